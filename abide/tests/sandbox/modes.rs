@@ -90,12 +90,23 @@ fn landlock_alone_is_used_if_accepted() {
         user.write("state/config.toml", "[sandbox]\nat_least = \"landlock\"\n");
         user.write("home/.aws/credentials", "horse");
         user.write("home/plain", "readable\n");
+        // Only root can write there, and for root alone it is hidden.
+        let backup = user.is_root().then(|| {
+            let backup = tempfile::Builder::new()
+                .prefix("abide-test")
+                .tempfile_in("/var/backups");
+            let mut backup = backup.expect("a file of root");
+            std::io::Write::write_all(&mut backup, b"stable").expect("it is written");
+            backup
+        });
         let (_, text) = run_without_namespaces(
             user,
             "echo own > own && cat own ~/plain; echo x > $ROOT/outside/x; cat ~/.aws/credentials; echo x > ~/new; \
              cat $ROOT/state/config.toml; mktemp -p $TMPDIR > /dev/null && echo temporary; \
-             exec 3<>/dev/tcp/127.0.0.1/1; kill -0 $PPID",
+             cat /var/backups/abide-test*; exec 3<>/dev/tcp/127.0.0.1/1; kill -0 $PPID",
         );
+        drop(backup);
+        assert!(!text.contains("stable"), "51: {text}");
         assert!(
             text.starts_with("own\nreadable\ntemporary\n"),
             "183: {text}"

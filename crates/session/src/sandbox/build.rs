@@ -454,11 +454,8 @@ fn hide(plan: &Plan, covers: &Covers) -> Result<(), Fault> {
             covers.hide(&path)?;
         }
     }
-    if rustix::process::getuid().is_root() {
-        hide_of_root(plan, covers)?;
-    }
     let secrets = paths::secrets_in_home(&plan.home);
-    let of_system = paths::HIDDEN_OF_SYSTEM.map(PathBuf::from);
+    let of_system = paths::hidden_of_system(&plan.workspace.path);
     for path in secrets
         .iter()
         .chain(&of_system)
@@ -466,24 +463,6 @@ fn hide(plan: &Plan, covers: &Covers) -> Result<(), Fault> {
         .chain(&plan.own)
     {
         covers.hide(path)?;
-    }
-    Ok(())
-}
-
-/// Covers what only root can read: its owner needs no capability for that.
-fn hide_of_root(plan: &Plan, covers: &Covers) -> Result<(), Fault> {
-    for path in paths::HIDDEN_OF_ROOT.map(Path::new) {
-        if !plan.workspace.path.starts_with(path) {
-            covers.hide(path)?;
-        }
-    }
-    let (folder, begin) = paths::HOST_KEYS;
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with(begin) && !name.ends_with(".pub") {
-            covers.hide(&entry.path())?;
-        }
     }
     Ok(())
 }

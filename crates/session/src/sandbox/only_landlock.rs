@@ -94,10 +94,9 @@ pub fn writable(plan: &Plan) -> Vec<PathBuf> {
 
 /// Paths that cannot be read, with what symbolic links in their place lead to.
 fn hidden(plan: &Plan) -> Vec<PathBuf> {
-    let of_system = paths::HIDDEN_OF_SYSTEM.map(PathBuf::from);
     let mut all = paths::hidden_in_home(&plan.home);
     all.extend(ssh_keys::named_by_settings(&plan.home));
-    all.extend(of_system);
+    all.extend(paths::hidden_of_system(&plan.workspace.path));
     all.push("/dev".into());
     all.extend(plan.hide.iter().chain(&plan.own).cloned());
     let with_token = paths::HIDDEN_WITH_TOKEN.map(|(name, _)| plan.home.join(name));

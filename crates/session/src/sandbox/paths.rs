@@ -9,7 +9,7 @@ pub const OWN_LAYERS: &str = "layers";
 pub const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// Files and folders of the system that look empty.
-pub const HIDDEN_OF_SYSTEM: [&str; 10] = [
+const HIDDEN_OF_SYSTEM: [&str; 10] = [
     "/etc/shadow",
     "/etc/shadow-",
     "/etc/gshadow",
@@ -23,7 +23,7 @@ pub const HIDDEN_OF_SYSTEM: [&str; 10] = [
 ];
 
 /// Files and folders of the system that only root can read, and that look empty if it is root who runs the command.
-pub const HIDDEN_OF_ROOT: [&str; 22] = [
+const HIDDEN_OF_ROOT: [&str; 22] = [
     "/etc/NetworkManager/system-connections",
     "/etc/credstore",
     "/etc/credstore.encrypted",
@@ -49,7 +49,26 @@ pub const HIDDEN_OF_ROOT: [&str; 22] = [
 ];
 
 /// Folder of the keys by which this machine is known, and the begin of their names.
-pub const HOST_KEYS: (&str, &str) = ("/etc/ssh", "ssh_host_");
+const HOST_KEYS: (&str, &str) = ("/etc/ssh", "ssh_host_");
+
+/// Paths of the system that look empty to this user. What only root can read is hidden from root, which owns it and so
+/// needs no capability for that.
+pub fn hidden_of_system(workspace: &Path) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = HIDDEN_OF_SYSTEM.map(PathBuf::from).into();
+    if rustix::process::getuid().is_root() {
+        let of_root = HIDDEN_OF_ROOT.map(PathBuf::from).into_iter();
+        all.extend(of_root.filter(|path| !workspace.starts_with(path)));
+        let (folder, begin) = HOST_KEYS;
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(begin) && !name.ends_with(".pub") {
+                all.push(entry.path());
+            }
+        }
+    }
+    all
+}
 
 /// Files and folders below `/sys` that look empty.
 pub const HIDDEN_OF_SYS: [&str; 5] = [
