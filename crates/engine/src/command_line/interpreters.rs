@@ -73,7 +73,7 @@ pub(super) fn add_code(
             let words = words.chain(paths).collect();
             wrapped(reader, words, outer, Input::None, scope)?;
         }
-        if quoted.runs_command(program) {
+        if quoted.runs_command(program) || quoted.is_run_by_name(&code) {
             let (count, changed) = (reader.commands.len(), reader.names_changed);
             match script(reader, &quoted.texts.join(" "), scope.clone()) {
                 // Text of another kind.
@@ -101,6 +101,8 @@ struct Quoted {
     before: String,
     quote: char,
     texts: Vec<String>,
+    /// A pipe follows the last of them.
+    is_piped: bool,
 }
 
 impl Quoted {
@@ -111,16 +113,35 @@ impl Quoted {
     }
 
     fn runs_command(&self, program: &str) -> bool {
-        let is_pipe = program.ends_with("awk") && self.before.contains('|');
+        let is_pipe = program.ends_with("awk") && (self.is_piped || self.before.contains('|'));
         let is_backquoted = self.quote == '`' && ["perl", "ruby", "php"].contains(&program);
-        let runs = |name: &str| {
-            let begins = ["exec", "spawn"]
-                .iter()
-                .any(|begin| name.starts_with(begin));
-            RUNS_COMMANDS.contains(&name) || (begins && name != "execute")
-        };
-        is_pipe || is_backquoted || self.is_behind(runs)
+        is_pipe || is_backquoted || self.is_behind(runs_commands)
     }
+
+    /// Returns whether the texts are the value of a variable that a function which runs commands is given.
+    fn is_run_by_name(&self, code: &str) -> bool {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let assigned = self.before.trim_end_matches([' ', '[', '(']);
+        let Some(assigned) = assigned.strip_suffix('=') else {
+            return false;
+        };
+        let Some(name) = assigned.trim_end().rsplit(|c| !is_part(c)).next() else {
+            return false;
+        };
+        !name.is_empty()
+            && code.split([';', '\n']).any(|statement| {
+                let mut names = statement.split(|c| !is_part(c));
+                names.any(runs_commands) && names.any(|used| used == name)
+            })
+    }
+}
+
+/// Returns whether a function runs a command.
+fn runs_commands(name: &str) -> bool {
+    let begins = ["exec", "spawn"]
+        .iter()
+        .any(|begin| name.starts_with(begin));
+    RUNS_COMMANDS.contains(&name) || (begins && name != "execute")
 }
 
 fn quoted(code: &str) -> Vec<Quoted> {
@@ -151,12 +172,18 @@ fn quoted(code: &str) -> Vec<Quoted> {
             }
         }
         let between = before.trim_matches(|c: char| c.is_whitespace() || c == '[');
+        let behind = rest.as_str().trim_start();
+        let is_piped = behind.starts_with('|') && !behind.starts_with("||");
         match found.last_mut() {
-            Some(list) if matches!(between, "" | ",") => list.texts.push(text),
+            Some(list) if matches!(between, "" | ",") => {
+                list.texts.push(text);
+                list.is_piped = is_piped;
+            }
             _ => found.push(Quoted {
                 before: before.clone(),
                 quote: c,
                 texts: vec![text],
+                is_piped,
             }),
         }
         before.clear();

@@ -12,6 +12,8 @@ mod programs;
 mod random_scripts;
 mod runs_code;
 mod shell;
+mod values;
+mod variables;
 mod walk;
 mod word;
 mod wrapper;
@@ -30,6 +32,8 @@ const MAX_COMMANDS: usize = 1_000;
 const MAX_LEVELS: usize = 64;
 /// Levels of scripts in scripts, such as `sh -c "sh -c …"`.
 const MAX_SCRIPTS: usize = 8;
+/// Levels of scripts in which the values of variables are tried: each level reads its script twice.
+const MAX_EXPANDED: usize = 2;
 /// Rounds of the parser, of about 100 steps each. Bounds the time for text that is hard to parse to some milliseconds.
 const MAX_ROUNDS: u32 = 6_000;
 
@@ -102,8 +106,31 @@ impl Reader {
         if scope.scripts > MAX_SCRIPTS {
             return Err(TOO_DEEP);
         }
-        let tree = tree(text)?;
-        walk::walk(self, text, &tree, scope)
+        let found = tree(text)?;
+        let names_changed = self.names_changed;
+        walk::walk(self, text, &found, scope.clone())?;
+        if scope.scripts < MAX_EXPANDED
+            && let Some(expanded) = variables::expanded(text, &found)
+        {
+            self.script_again(&expanded, scope, names_changed);
+        }
+        Ok(())
+    }
+
+    /// Adds the commands of a script that were not found without the values of its variables. One that cannot be read adds
+    /// none: the commands without the values count.
+    fn script_again(&mut self, text: &str, scope: Scope, names_changed: bool) {
+        let count = self.commands.len();
+        let changed = std::mem::replace(&mut self.names_changed, names_changed);
+        let read = tree(text).and_then(|tree| walk::walk(self, text, &tree, scope));
+        self.names_changed |= changed;
+        let again = self.commands.split_off(count);
+        if read.is_ok() {
+            let known = &self.commands;
+            let is_new = |command: &SimpleCommand| !known.contains(command);
+            let new: Vec<SimpleCommand> = again.into_iter().filter(is_new).collect();
+            self.commands.extend(new);
+        }
     }
 
     /// Adds a command, and the commands that it runs.

@@ -18,7 +18,7 @@ pub(super) fn dashed_git(command: &SimpleCommand, name: &str) -> Option<Vec<Word
 }
 
 /// Programs with a subcommand that runs a command, and the number of words before it.
-const RUNS: [(&str, &str, usize); 16] = [
+const RUNS: [(&str, &str, usize); 22] = [
     ("uv", "run", 0),
     ("poetry", "run", 0),
     ("pipenv", "run", 0),
@@ -26,6 +26,12 @@ const RUNS: [(&str, &str, usize); 16] = [
     ("hatch", "run", 0),
     ("rye", "run", 0),
     ("bundle", "exec", 0),
+    ("npm", "exec", 0),
+    ("pnpm", "exec", 0),
+    ("pnpm", "dlx", 0),
+    ("yarn", "exec", 0),
+    ("yarn", "dlx", 0),
+    ("pipx", "run", 0),
     ("mise", "exec", 0),
     ("asdf", "exec", 0),
     ("direnv", "exec", 1),
@@ -181,6 +187,37 @@ pub(super) fn ssh_options(
         }
     }
     Ok(())
+}
+
+/// `parallel command ::: arguments`: a shell runs the command.
+pub(super) fn parallel(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    scope: Scope,
+) -> Result<(), Unparsed> {
+    let mut words = inner_words(outer, "parallel").unwrap_or_default();
+    words.retain(|word| !word.shown().starts_with(":::"));
+    script(reader, &joined(&words), scope)
+}
+
+/// `fd -x command`
+pub(super) fn run_on_found(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let runs = |word: &Word| {
+        let options = ["-x", "-X", "--exec", "--exec-batch"];
+        word.text()
+            .is_some_and(|text| options.contains(&text.as_str()))
+    };
+    match outer.arguments().iter().position(runs) {
+        Some(at) if at + 1 < outer.arguments().len() => {
+            let inner = outer.arguments()[at + 1..].to_vec();
+            wrapped(reader, inner, outer, Input::None, scope)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `find -exec command ;`

@@ -5,7 +5,8 @@ use tree_sitter::{Node, Tree};
 
 use super::deletes::printed_names;
 use super::word::{ansi_c, collect_inner, word};
-use super::{Input, MAX_LEVELS, NOT_SHELL, Reader, Scope, TOO_DEEP, Unparsed};
+use super::wrapper::joined;
+use super::{Input, MAX_LEVELS, NOT_SHELL, Reader, Scope, TOO_DEEP, Unparsed, values};
 
 /// Levels of the tree below which the walk stops. Each nested construct takes a few levels.
 const MAX_DEPTH: usize = 4 * MAX_LEVELS;
@@ -267,10 +268,15 @@ impl<'a> Walker<'a> {
         if node.kind() == "variable_assignments" {
             return self.children(node);
         }
-        let (name, _) = self.variable(node, &mut Vec::new());
+        let (name, value) = self.variable(node, &mut Vec::new());
         if changes_names(&name) {
             self.reader.names_changed = true;
         }
+        let inside = Scope {
+            scripts: self.scope.scripts + 1,
+            ..self.scope.clone()
+        };
+        values::add_variable(self.reader, &name, &joined(&[value]), &inside)?;
         self.inner(node)
     }
 

@@ -3,7 +3,7 @@
 use abide_core::policy::{Folder, Origin, Piece, SimpleCommand, Word, normalized};
 
 use super::runs_code::runs_code;
-use super::{Input, Reader, Scope, Unparsed, containers, interpreters, programs, shell};
+use super::{Input, Reader, Scope, Unparsed, containers, interpreters, programs, shell, values};
 
 /// Program that runs the command behind its own options.
 struct Wrapper {
@@ -147,6 +147,12 @@ const WRAPPERS: &[Wrapper] = &[
         ..PLAIN
     },
     Wrapper {
+        name: "npx",
+        valued: &["-p", "--package", "-w", "--workspace"],
+        flags: &["-y", "--yes", "-q", "--quiet", "--no", "--no-install"],
+        ..PLAIN
+    },
+    Wrapper {
         name: "watch",
         valued: &["-n", "--interval"],
         flags: &["-d", "-t", "-x", "-g", "-e"],
@@ -203,12 +209,14 @@ const WRAPPERS: &[Wrapper] = &[
 ];
 
 /// Further wrappers, without knowledge of their options: the number of words before the command.
-const FURTHER: [(&str, usize); 27] = [
+const FURTHER: [(&str, usize); 30] = [
+    ("bunx", 0),
     ("bwrap", 0),
     ("catchsegv", 0),
     ("chrt", 1),
     ("dbus-run-session", 0),
     ("eatmydata", 0),
+    ("entr", 0),
     ("fakeroot", 0),
     ("faketime", 1),
     ("firejail", 0),
@@ -229,6 +237,7 @@ const FURTHER: [(&str, usize); 27] = [
     ("taskset", 1),
     ("torsocks", 0),
     ("unbuffer", 0),
+    ("uvx", 0),
     ("valgrind", 0),
     ("xvfb-run", 0),
 ];
@@ -254,6 +263,7 @@ pub(super) fn add(
         folder: outer.folder.clone(),
         scripts: scope.scripts + 1,
     };
+    let has_value = values::add(reader, &outer, &program, &input, &scope)?;
     if shell::is_shell(&program) {
         // `BASH_ENV=x bash -c ls`: the variable changes what the names in the script mean.
         reader.names_changed |= outer.names_changed;
@@ -276,16 +286,10 @@ pub(super) fn add(
             Input::None | Input::Files(_) | Input::Unknown => Ok(()),
         },
         "xargs" => programs::given_words(reader, &outer, input, &scope),
-        "su" | "script" => match value_of(&outer, &["-c", "--command"]) {
-            Some(text) => script(reader, &joined(&[text]), scope),
-            None => Ok(()),
-        },
+        // The value of an option is the command.
+        "env" | "flock" | "runuser" if has_value => Ok(()),
         "ssh" => programs::remote(reader, &outer, scope),
         "scp" | "sftp" => programs::ssh_options(reader, &outer, &scope),
-        "rsync" => match value_of(&outer, &["-e", "--rsh"]) {
-            Some(text) => script(reader, &joined(&[text]), scope),
-            None => Ok(()),
-        },
         "watch"
             if !outer
                 .arguments()
@@ -297,17 +301,11 @@ pub(super) fn add(
                 None => Ok(()),
             }
         }
+        "parallel" => programs::parallel(reader, &outer, scope),
+        "fd" | "fdfind" => programs::run_on_found(reader, &outer, &scope),
         "find" => programs::found(reader, &outer, &scope),
         "git" => programs::git(reader, &outer, &scope),
         "docker" | "podman" => containers::container(reader, &outer, &scope),
-        "env" if value_of(&outer, &["-S", "--split-string"]).is_some() => {
-            let text = value_of(&outer, &["-S", "--split-string"]);
-            script(reader, &joined(&[text.unwrap_or_default()]), scope)
-        }
-        "flock" if value_of(&outer, &["-c", "--command"]).is_some() => {
-            let text = value_of(&outer, &["-c", "--command"]);
-            script(reader, &joined(&[text.unwrap_or_default()]), scope)
-        }
         "command" if queries(&outer) => Ok(()),
         name => match programs::dashed_git(&outer, name)
             .or_else(|| programs::run_words(&outer, name))
@@ -383,11 +381,7 @@ pub(super) fn inner_words(command: &SimpleCommand, name: &str) -> Option<Vec<Wor
             break;
         }
     }
-    let ends = |word: &&Word| {
-        word.text()
-            .is_none_or(|text| name != "parallel" || !text.starts_with(":::"))
-    };
-    let words: Vec<Word> = words.take_while(ends).cloned().collect();
+    let words: Vec<Word> = words.cloned().collect();
     (!words.is_empty()).then_some(words)
 }
 

@@ -397,14 +397,22 @@ fn writes_to_clouds_and_clusters_ask() {
 fn path_to_delete_that_is_not_known_asks_if_the_text_names_the_root() {
     all(
         &builtin(),
-        Action::Ask,
+        Action::Deny,
         &[
             "x=/; rm -rf $x",
             "d=~; rm -rf \"$d\"",
+            "x=${HOME}; rm -r -- \"${x}\"",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "x=\"$(echo /)\"; rm -rf $x",
+            "x=/; x=$1; rm -rf $x",
             "for d in /; do rm -rf $d; done",
             "bash -c 'rm -rf \"$1\"' _ /",
             "find / -name x | while read f; do rm -rf \"$f\"; done",
-            "x=${HOME}; rm -r -- \"${x}\"",
         ],
     );
     all(

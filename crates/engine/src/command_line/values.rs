@@ -1,0 +1,279 @@
+//! Command lines that are no words of a command: values of options, of variables and of settings of git, escapes to the
+//! shell in the commands of editors, and recipes of `make`.
+
+use abide_core::policy::{Origin, SimpleCommand, Word};
+
+use super::wrapper::{joined, script, value_of};
+use super::{Input, Reader, Scope, Unparsed};
+
+/// Options whose value is a command line.
+const OPTIONS: [(&str, &[&str]); 19] = [
+    ("env", &["-S", "--split-string"]),
+    ("flock", &["-c", "--command"]),
+    ("runuser", &["-c", "--command"]),
+    ("script", &["-c", "--command"]),
+    ("su", &["-c", "--command"]),
+    ("rsync", &["-e", "--rsh", "--rsync-path"]),
+    (
+        "tar",
+        &[
+            "-I",
+            "--use-compress-program",
+            "--to-command",
+            "--checkpoint-action",
+            "-F",
+            "--info-script",
+            "--new-volume-script",
+            "--rsh-command",
+        ],
+    ),
+    ("man", &["-P", "--pager"]),
+    ("sort", &["--compress-program"]),
+    ("split", &["--filter"]),
+    ("rg", &["--pre"]),
+    ("zip", &["-TT", "--unzip-command"]),
+    ("npm", &["-c", "--call"]),
+    ("npx", &["-c", "--call"]),
+    ("nc", &["-e", "-c", "--exec", "--sh-exec"]),
+    ("ncat", &["-e", "-c", "--exec", "--sh-exec"]),
+    ("mapfile", &["-C"]),
+    ("compgen", &["-C"]),
+    (
+        "git",
+        &[
+            "--upload-pack",
+            "--receive-pack",
+            "--extcmd",
+            "--open-files-in-pager",
+            "--env-filter",
+            "--tree-filter",
+            "--index-filter",
+            "--msg-filter",
+            "--commit-filter",
+        ],
+    ),
+];
+
+/// Variables whose value is a command line.
+const VARIABLES: [&str; 23] = [
+    "GIT_SSH_COMMAND",
+    "GIT_SSH",
+    "GIT_PAGER",
+    "GIT_EDITOR",
+    "GIT_SEQUENCE_EDITOR",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_ASKPASS",
+    "GIT_PROXY_COMMAND",
+    "SSH_ASKPASS",
+    "SUDO_ASKPASS",
+    "SUDO_EDITOR",
+    "PAGER",
+    "MANPAGER",
+    "EDITOR",
+    "VISUAL",
+    "FCEDIT",
+    "KUBE_EDITOR",
+    "BROWSER",
+    "LESSOPEN",
+    "LESSCLOSE",
+    "PROMPT_COMMAND",
+    "RSYNC_RSH",
+    "RUSTC_WRAPPER",
+];
+
+/// Settings of git whose value is a command line, by the last part of their names.
+const SETTINGS: [&str; 17] = [
+    "askpass",
+    "clean",
+    "cmd",
+    "command",
+    "difffilter",
+    "driver",
+    "editor",
+    "external",
+    "fsmonitor",
+    "gitproxy",
+    "helper",
+    "packobjectshook",
+    "pager",
+    "process",
+    "program",
+    "smudge",
+    "sshcommand",
+];
+
+/// Programs whose own commands run a shell, with what stands before its script.
+const ESCAPES: [(&str, &[&str]); 10] = [
+    ("vim", &["!"]),
+    ("vi", &["!"]),
+    ("nvim", &["!"]),
+    ("view", &["!"]),
+    ("ex", &["!"]),
+    ("less", &["+!"]),
+    ("gdb", &["!", "shell "]),
+    ("psql", &["\\!"]),
+    ("mysql", &["\\!"]),
+    ("sqlite3", &[".shell ", ".system "]),
+];
+
+/// Adds the commands in the values of a command. `true`: an option has one.
+pub(super) fn add(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    program: &str,
+    input: &Input,
+    scope: &Scope,
+) -> Result<bool, Unparsed> {
+    add_variables(reader, outer, scope)?;
+    match program {
+        "git" => add_settings(reader, outer, scope)?,
+        "sed" => {
+            for command in outer.arguments().iter().filter_map(of_sed) {
+                script(reader, &command, scope.clone())?;
+            }
+        }
+        "make" | "gmake" => add_recipes(reader, input, scope)?,
+        _ => {}
+    }
+    for text in escaped(outer, program) {
+        script(reader, &text, scope.clone())?;
+    }
+    let options = OPTIONS.iter().find(|(name, _)| *name == program);
+    let mut has_value = false;
+    for option in options.map_or(&[] as &[&str], |(_, options)| options) {
+        if let Some(value) = value_of(outer, &[option]) {
+            // Other actions of a checkpoint run nothing.
+            let text = joined(&[value]);
+            let text = text.strip_prefix("exec=").unwrap_or(&text);
+            script(reader, text, scope.clone())?;
+            has_value = true;
+        }
+    }
+    Ok(has_value)
+}
+
+/// Adds the command of a variable that is set, if its value is one.
+pub(super) fn add_variable(
+    reader: &mut Reader,
+    name: &str,
+    value: &str,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    match VARIABLES.contains(&name) {
+        // `LESSOPEN='|command %s'` reads from the command.
+        true => script(reader, value.trim_start_matches(['|', '-']), scope.clone()),
+        false => Ok(()),
+    }
+}
+
+/// Variables before a command, and those among its words: `env NAME=value`, `export NAME=value`.
+fn add_variables(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    // Those of a wrapped command were read with the wrapper.
+    let is_wrapped = matches!(outer.origin, Origin::Wrapper(_));
+    for (name, value) in outer.assignments.iter().filter(|_| !is_wrapped) {
+        add_variable(reader, name, &joined(std::slice::from_ref(value)), scope)?;
+    }
+    for word in outer.arguments() {
+        if let Some((name, value)) = joined(std::slice::from_ref(word)).split_once('=') {
+            add_variable(reader, name, value, scope)?;
+        }
+    }
+    Ok(())
+}
+
+/// `git -c name=value` and `git config name value`.
+fn add_settings(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Result<(), Unparsed> {
+    let words: Vec<String> = outer
+        .arguments()
+        .iter()
+        .map(|word| joined(std::slice::from_ref(word)))
+        .collect();
+    let configures = words.iter().any(|word| word == "config");
+    for (at, word) in words.iter().enumerate() {
+        let next = words.get(at + 1).filter(|_| configures);
+        let (name, value) = match (word.split_once('='), next) {
+            (Some((name, value)), _) => (name, value),
+            (None, Some(value)) => (word.as_str(), value.as_str()),
+            (None, None) => continue,
+        };
+        if let Some(command) = of_setting(name, value) {
+            script(reader, &command, scope.clone())?;
+        }
+    }
+    Ok(())
+}
+
+/// Command line in a setting of git.
+fn of_setting(name: &str, value: &str) -> Option<String> {
+    let name = name.to_ascii_lowercase();
+    let (section, last) = (name.split('.').next()?, name.rsplit('.').next()?);
+    if !name.contains('.') {
+        return None;
+    }
+    let command = value.strip_prefix('!');
+    match section {
+        "alias" => Some(command.map_or_else(|| format!("git {value}"), str::to_owned)),
+        "pager" => Some(value.to_owned()),
+        _ => {
+            let is_command = SETTINGS.contains(&last);
+            is_command.then(|| command.unwrap_or(value).to_owned())
+        }
+    }
+}
+
+/// Command of `e`, or of `s` with the flag `e`, in a script of sed.
+fn of_sed(word: &Word) -> Option<String> {
+    let text = joined(std::slice::from_ref(word));
+    let command = text.trim_start_matches(|c: char| c.is_ascii_digit() || ",$! ".contains(c));
+    if let Some(run) = command.strip_prefix("e ") {
+        return Some(run.to_owned());
+    }
+    if let Some((_, run)) = command
+        .split_once("/e ")
+        .filter(|_| command.starts_with('/'))
+    {
+        return Some(run.to_owned());
+    }
+    let rest = command.strip_prefix('s')?;
+    let mark = rest
+        .chars()
+        .next()
+        .filter(|mark| mark.is_ascii_punctuation())?;
+    let parts: Vec<&str> = rest[mark.len_utf8()..].split(mark).collect();
+    let flags = parts.get(2)?;
+    flags.contains('e').then(|| parts[1].to_owned())
+}
+
+/// Scripts for a shell in the arguments of an editor or a client.
+fn escaped(outer: &SimpleCommand, program: &str) -> Vec<String> {
+    let marks = ESCAPES.iter().find(|(name, _)| *name == program);
+    let marks = marks.map_or(&[] as &[&str], |(_, marks)| marks);
+    let texts = outer.arguments().iter();
+    let texts = texts.map(|word| joined(std::slice::from_ref(word)));
+    let behind = |text: String| {
+        let mut found = marks.iter().filter_map(|mark| text.split_once(mark));
+        found.next().map(|(_, rest)| rest.to_owned())
+    };
+    texts.filter_map(behind).collect()
+}
+
+/// `make -f -`: the recipes in its input.
+fn add_recipes(reader: &mut Reader, input: &Input, scope: &Scope) -> Result<(), Unparsed> {
+    let Input::Text(text) = input else {
+        return Ok(());
+    };
+    for line in text.lines() {
+        let recipe = line
+            .strip_prefix('\t')
+            .or_else(|| Some(line.split_once(':')?.1.split_once(';')?.1));
+        if let Some(recipe) = recipe {
+            let command = recipe.trim_start_matches(['@', '-', '+', ' ']);
+            script(reader, command, scope.clone())?;
+        }
+    }
+    Ok(())
+}

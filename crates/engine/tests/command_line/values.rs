@@ -1,0 +1,178 @@
+//! Command lines that are no words of a command: in options, variables, settings, recipes and code.
+
+use super::*;
+
+/// Says what the same command decides in all these places.
+fn everywhere(expected: Action, command: &str, places: &[&str]) {
+    let texts: Vec<String> = places
+        .iter()
+        .map(|place| place.replace("RUN", command))
+        .collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    all(&builtin(), expected, &texts);
+}
+
+const OPTIONS: [&str; 21] = [
+    "tar cf x --checkpoint=1 --checkpoint-action=exec='RUN' y",
+    "tar --checkpoint-action exec='RUN' -cf x y",
+    "tar -I 'RUN' -xf x",
+    "tar --use-compress-program='RUN' -xf x",
+    "tar xf x --to-command='RUN'",
+    "rsync -e 'RUN' a b:",
+    "rsync --rsync-path='RUN' a b:",
+    "runuser -c 'RUN' x",
+    "flock l -c 'RUN'",
+    "env -S 'RUN'",
+    "man -P 'RUN' ls",
+    "sort --compress-program='RUN' x",
+    "split --filter='RUN' x",
+    "rg --pre 'RUN' x",
+    "npm exec -c 'RUN'",
+    "nc -e 'RUN' h 1",
+    "git fetch --upload-pack='RUN' x",
+    "git difftool --extcmd='RUN'",
+    "git filter-branch --tree-filter 'RUN'",
+    "parallel 'RUN' ::: a",
+    "fd -x sh -c 'RUN'",
+];
+
+const VARIABLES: [&str; 13] = [
+    "GIT_SSH_COMMAND='RUN' git fetch",
+    "export GIT_SSH_COMMAND='RUN'; git fetch",
+    "GIT_SSH_COMMAND='RUN'; git fetch",
+    "env GIT_SSH_COMMAND='RUN' git fetch",
+    "GIT_PAGER='RUN' git log",
+    "PAGER='RUN' man ls",
+    "EDITOR='RUN' git commit",
+    "GIT_EDITOR='RUN' git rebase -i main",
+    "GIT_SEQUENCE_EDITOR='RUN' git rebase -i main",
+    "VISUAL='RUN' crontab -e",
+    "GIT_EXTERNAL_DIFF='RUN' git diff",
+    "LESSOPEN='|RUN' less x",
+    "RSYNC_RSH='RUN' rsync a b:",
+];
+
+const SETTINGS: [&str; 9] = [
+    "git -c core.sshCommand='RUN' fetch",
+    "git -c core.pager='RUN' log",
+    "git -c CORE.EDITOR='RUN' commit",
+    "git -c pager.log='RUN' log",
+    "git -c credential.helper='!RUN' fetch",
+    "git -c alias.x='!RUN' x",
+    "git clone --config core.fsmonitor='RUN' u",
+    "git config alias.x '!RUN' && git x",
+    "git config --global diff.external 'RUN'",
+];
+
+const SCRIPTS: [&str; 20] = [
+    "sed '1e RUN' x",
+    "sed -n '/x/e RUN' x",
+    "sed 's%.*%RUN%e' x",
+    "vim -c '!RUN' x",
+    "vim -c ':silent !RUN' x",
+    "vim +'!RUN' x",
+    "less '+!RUN' x",
+    "gdb -batch -ex 'shell RUN'",
+    "psql -c '\\! RUN'",
+    "make -f - <<E\nall:\n\t@RUN\nE",
+    "make -f - <<< 'all: ; RUN'",
+    "sh <<E\nRUN\nE",
+    "cmd='RUN'; $cmd",
+    "cmd='RUN'; eval \"$cmd\"",
+    "cmd='RUN'; bash -c \"$cmd\"",
+    "cmd='RUN'\n${cmd}",
+    "bash -c 'x=\"RUN\"; $x'",
+    "python3 -c \"cmd='RUN'; import os; os.system(cmd)\"",
+    "node -e \"const c = 'RUN'; require('child_process').execSync(c)\"",
+    "awk 'BEGIN { \"RUN\" | getline x }'",
+];
+
+#[test]
+fn command_in_a_value_is_decided_like_the_plain_command() {
+    for (expected, command) in [
+        (Action::Deny, "rm -rf /"),
+        (Action::Ask, "git push -f"),
+        (Action::Ask, "sudo ls"),
+        (Action::Allow, "git status"),
+    ] {
+        for places in [&OPTIONS[..], &VARIABLES, &SETTINGS, &SCRIPTS] {
+            everywhere(expected, command, places);
+        }
+    }
+}
+
+#[test]
+fn programs_that_run_packages_and_arguments_hide_no_command() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "npx lerna publish",
+            "npx -y cdk deploy",
+            "npm exec -- lerna publish",
+            "pnpm dlx wrangler deploy",
+            "parallel git push ::: -f",
+            "fd . -X git push -f",
+            "ls | entr -r git push -f",
+            "c=git; a=push; $c $a -f",
+            "python -c \"import subprocess; c=['git','push','-f']; subprocess.run(c)\"",
+            "awk 'BEGIN { c = \"sudo ls\"; system(c) }'",
+        ],
+    );
+}
+
+#[test]
+fn ordinary_values_are_not_asked_about() {
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "PAGER=cat git log",
+            "GIT_EDITOR=true git rebase --continue",
+            "GIT_SSH_COMMAND='ssh -i ~/.ssh/key' git push",
+            "git -c core.pager=cat -c user.name='sudo x' log",
+            "git config user.name 'sudo ls'",
+            "tar -I zstd -xf x",
+            "tar cf x --checkpoint-action=dot y",
+            "rsync -av -e 'ssh -p 22' a b:",
+            "vim -c wq! x",
+            "psql -c 'select 1 where a != 2'",
+            "sed -e 's/e /x/' -e '1d' x",
+            "make -f - <<E\nall:\n\tcc -o x $<\nE",
+            "npx -y prettier --write .",
+            "fd -e rs -x wc -l",
+            "ls *.c | entr make",
+            "ls | parallel gzip",
+            "OUT=build; rm -rf \"$OUT\" && mkdir \"$OUT\"",
+            "dir=~/src/work/build; rm -rf $dir",
+            "python3 -c \"note='sudo ls'; import os; print(note); os.system('ls')\"",
+            "awk '{ print \"sudo\" }' file | getline",
+        ],
+    );
+}
+
+#[test]
+fn variable_that_is_set_twice_or_later_has_no_known_value() {
+    // Its command asks, because the text names a rule; it is not denied.
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "x=/; x=build; rm -rf $x",
+            "x=/; read x; rm -rf $x",
+            "if y; then x=/; else x=build; fi; rm -rf $x",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &["echo $x; x='rm -rf /'", "x='rm -rf /'; echo '$x'"],
+    );
+}
+
+#[test]
+fn values_of_variables_add_only_what_is_new() {
+    let found = commands("x=build; make; rm -rf $x");
+    let shown: Vec<String> = found.iter().map(SimpleCommand::shown).collect();
+    assert_eq!(shown, ["make", "rm -rf $\u{2026}", "rm -rf build"]);
+}
