@@ -164,6 +164,9 @@ fn p170_recursive_deletes_of_roots() {
             "rm -r --no-preserve-root /",
             "sudo rm -rf /",
             "cd / && rm -rf .",
+            "[ -d / ] && rm -rf /",
+            "[[ -d / ]] && rm -rf /",
+            "if [ \"$x\" = / ]; then rm -rf /; fi",
         ],
     );
     all(
