@@ -176,8 +176,8 @@ impl Policy {
                 .first()
                 .is_some_and(|name| could_match(name, program));
             let is_told = || {
-                let mut words = rule.run.iter().filter(|word| is_name(word));
-                words.all(|name| is_named(name))
+                let mut words = rule.run.iter().filter(|word| is_name(word)).peekable();
+                words.peek().is_some() && words.all(|name| is_named(name))
             };
             (program.is_dynamic() && (could_be || is_told()))
                 || rule.could_match(command, place, &is_named, names_root)
@@ -237,11 +237,40 @@ fn is_name(word: &str) -> bool {
     word != "..." && !word.contains('*') && !word.starts_with('-')
 }
 
-/// Returns whether a text has the root or the home directory as a word.
+/// Returns whether a text has the root or the home directory as a word that may become the value of a variable.
 fn names_root(text: &str, home: &str) -> bool {
     let is_between = |c: char| c.is_whitespace() || "'\";&|()=`{,}".contains(c);
     let roots = ["/", "/*", "~", "$HOME", "HOME", home];
-    text.split(is_between).any(|word| roots.contains(&word))
+    let is_root = |word: &str| roots.contains(&word);
+    // `make -C / x; rm -r "$y"`: a word of another command reaches no variable without one of these.
+    let binds = [
+        "for",
+        "select",
+        "read",
+        "mapfile",
+        "readarray",
+        "set",
+        "xargs",
+    ];
+    let binds = |word: &str| binds.contains(&word);
+    let has_braces = || {
+        let mut braces = text.match_indices('{');
+        braces.any(|(at, _)| !text[..at].ends_with('$'))
+    };
+    let is_bound = || {
+        let signs = ["|", "`", "$(", "$1", "$2", "$@", "$*", "${1", "${@", "<<"];
+        signs.iter().any(|sign| text.contains(sign))
+            || has_braces()
+            || text.split(is_between).any(binds)
+    };
+    let assigned = |assignment: &str| {
+        let value = assignment.split_once('=').map(|(_, value)| value);
+        let is_option = assignment.starts_with('-');
+        !is_option && value.is_some_and(|value| value.split(is_between).any(is_root))
+    };
+    text.split(|c: char| c.is_whitespace() || ";&".contains(c))
+        .any(assigned)
+        || (text.split(is_between).any(is_root) && is_bound())
 }
 
 /// Returns whether a text has this name as a word, also with quotes in it.

@@ -419,6 +419,8 @@ fn path_to_delete_that_is_not_known_asks_if_the_text_names_the_root() {
         &builtin(),
         Action::Allow,
         &[
+            "make -C / help; rm -rf \"$OUT\"",
+            "./configure --prefix=/ && rm -rf \"${OUT}\"",
             "t=$(mktemp -d); rm -rf \"$t\"",
             "for d in build out; do rm -rf $d; done",
             "ls / && rm -rf build",
