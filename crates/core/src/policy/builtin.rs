@@ -13,6 +13,8 @@ struct Entry {
     /// Words of each rule, separated by spaces.
     run: &'static [&'static str],
     with: &'static [&'static str],
+    /// Options with which the command changes nothing.
+    unless: &'static [&'static str],
     targets: Option<Targets>,
     why: &'static str,
     instead: Option<&'static str>,
@@ -23,10 +25,19 @@ const ASK: Entry = Entry {
     action: Action::Ask,
     run: &[],
     with: &[],
+    unless: &[],
     targets: None,
     why: "",
     instead: None,
 };
+
+/// Options that let programs say what they would do.
+const TRIAL: &[&str] = &[
+    "--dry-run",
+    "--dry-run=true",
+    "--dry-run=client",
+    "--dry-run=server",
+];
 
 const RECURSIVE: &[&str] = &["-r", "-R", "--recursive"];
 
@@ -36,6 +47,7 @@ const RULES: &[Entry] = &[
         action: Action::Deny,
         run: &["rm"],
         with: RECURSIVE,
+        unless: &[],
         targets: Some(Targets::Roots),
         why: "deletes the root directory, the home directory or the whole workspace",
         instead: Some("delete the files by name"),
@@ -52,6 +64,7 @@ const RULES: &[Entry] = &[
         name: "force-push",
         run: &["git push"],
         with: &["--force", "-f", "+*", "--mirror", "--prune"],
+        unless: &["--dry-run", "-n"],
         why: "rewrites what others have",
         instead: Some("git push --force-with-lease"),
         ..ASK
@@ -60,6 +73,7 @@ const RULES: &[Entry] = &[
         name: "delete-remote",
         run: &["git push"],
         with: &["--delete", "-d", ":*"],
+        unless: &["--dry-run", "-n"],
         why: "deletes branches or tags that others have",
         ..ASK
     },
@@ -68,17 +82,25 @@ const RULES: &[Entry] = &[
         run: &[
             "npm publish",
             "npm unpublish",
-            "yarn publish",
             "yarn npm publish",
-            "yarn workspace * publish",
             "pnpm publish",
             "bun publish",
-            "lerna publish",
             "cargo publish",
-            "cargo yank",
-            "twine upload",
             "poetry publish",
             "uv publish",
+        ],
+        unless: TRIAL,
+        why: "publishes to other people",
+        ..ASK
+    },
+    Entry {
+        name: "publish",
+        run: &[
+            "yarn publish",
+            "yarn workspace * publish",
+            "lerna publish",
+            "cargo yank",
+            "twine upload",
             "hatch publish",
             "flit publish",
             "pdm publish",
@@ -132,6 +154,22 @@ const RULES: &[Entry] = &[
             "pulumi destroy",
             "cdk deploy",
             "cdk destroy",
+            "gcloud ... create",
+            "gcloud ... delete",
+            "gcloud ... deploy",
+            "gcloud ... update",
+            "gcloud storage rm",
+            "gsutil rm",
+            "az ... create",
+            "az ... delete",
+            "az ... update",
+        ],
+        why: "changes cloud resources",
+        ..ASK
+    },
+    Entry {
+        name: "cloud",
+        run: &[
             "aws * create*",
             "aws * delete*",
             "aws * deploy",
@@ -147,16 +185,8 @@ const RULES: &[Entry] = &[
             "aws s3 rb",
             "aws s3 rm",
             "aws s3 sync * s3://*",
-            "gcloud ... create",
-            "gcloud ... delete",
-            "gcloud ... deploy",
-            "gcloud ... update",
-            "gcloud storage rm",
-            "gsutil rm",
-            "az ... create",
-            "az ... delete",
-            "az ... update",
         ],
+        unless: &["--dry-run", "--dryrun"],
         why: "changes cloud resources",
         ..ASK
     },
@@ -188,6 +218,7 @@ const RULES: &[Entry] = &[
             "helm uninstall",
             "helm upgrade",
         ],
+        unless: TRIAL,
         why: "changes a cluster",
         ..ASK
     },
@@ -207,6 +238,7 @@ pub fn builtin_rules() -> Vec<Rule> {
             let words: Vec<&str> = run.split(' ').collect();
             rules.push(Rule {
                 with: entry.with.iter().map(|&word| word.to_owned()).collect(),
+                unless: entry.unless.iter().map(|&word| word.to_owned()).collect(),
                 targets: entry.targets,
                 why: entry.why.to_owned(),
                 instead: entry.instead.map(ToOwned::to_owned),

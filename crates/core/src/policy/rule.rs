@@ -63,6 +63,8 @@ pub struct Rule {
     pub run: Vec<String>,
     /// Words of which the command must have one. Empty: none is needed.
     pub with: Vec<String>,
+    /// Options of which the command must have none: with one of these it changes nothing. Only for built-in rules.
+    pub unless: Vec<String>,
     /// Variables that the command may set, as `NAME=value`. Only for rules that allow.
     pub env: Vec<String>,
     /// Decision.
@@ -92,6 +94,7 @@ impl Rule {
             name: name.to_owned(),
             run: run.iter().map(|word| (*word).to_owned()).collect(),
             with: Vec::new(),
+            unless: Vec::new(),
             env: Vec::new(),
             action,
             why: String::new(),
@@ -148,6 +151,7 @@ impl Rule {
             && self
                 .targets
                 .is_none_or(|targets| targets.hit(command, place))
+            && !self.is_trial(command)
     }
 
     /// Returns whether this rule holds for the agent and the directory of the command.
@@ -198,6 +202,29 @@ impl Rule {
         let words = command.arguments().iter().filter_map(Word::text);
         let mut words = words.map(|text| self.with.iter().any(|with| matches(with, &text)));
         self.with.is_empty() || words.any(|found| found)
+    }
+
+    /// Returns whether a command certainly has an option with which it changes nothing, such as `--dry-run`.
+    fn is_trial(&self, command: &SimpleCommand) -> bool {
+        if self.unless.is_empty() || command.words.iter().any(Word::is_dynamic) {
+            return false;
+        }
+        let words = command.arguments().iter().map_while(Word::text);
+        let words: Vec<String> = words.take_while(|word| word != "--").collect();
+        let is_trial = |word: &String| self.unless.contains(word);
+        // `--dry-run=none` and `--no-dry-run` take it back.
+        let is_revoked = |word: &String| word.contains("dry-run") && !is_trial(word);
+        // The word behind an option may be its value.
+        let is_free = |at: usize| match at.checked_sub(1).map(|before| &words[before]) {
+            Some(option) if option.starts_with('-') && !option.contains('=') => {
+                is_trial(option) || self.with.contains(option) || FLAGS.contains(&option.as_str())
+            }
+            _ => true,
+        };
+        let is_false = |at: usize| words.get(at + 1).is_some_and(|next| next == "false");
+        let mut given = words.iter().enumerate();
+        !words.iter().any(is_revoked)
+            && given.any(|(at, word)| is_trial(word) && is_free(at) && !is_false(at))
     }
 
     fn covers_variables(&self, command: &SimpleCommand) -> bool {
@@ -361,6 +388,20 @@ fn has_option(option: &str, arguments: &[Word]) -> bool {
         }),
     }
 }
+
+/// Options without a value that often stand before `--dry-run`.
+const FLAGS: [&str; 10] = [
+    "--all",
+    "--allow-dirty",
+    "--debug",
+    "--install",
+    "--locked",
+    "--no-verify",
+    "--quiet",
+    "--tags",
+    "--verbose",
+    "--workspace",
+];
 
 /// Bytes of the shortest begin of a long option that is taken for the option: `--` and two letters.
 const SHORTEST_BEGIN: usize = 4;

@@ -208,7 +208,7 @@ fn built_in_rules_ask_before_what_cannot_be_undone() {
             "git push origin +main",
             "git push origin :old",
             "npm publish",
-            "cargo publish --dry-run",
+            "cargo publish",
             "kubectl -n x delete pod y",
             "terraform apply",
             "aws ec2 terminate-instances --ids x",

@@ -1,6 +1,7 @@
 //! Parsing and judging command lines, numbered like the list of attacks.
 
 mod evasion;
+mod everyday;
 mod judging;
 mod values;
 
