@@ -61,6 +61,59 @@ const RULES: &[Entry] = &[
         ..ASK
     },
     Entry {
+        name: "delete-system",
+        run: &["rm"],
+        with: RECURSIVE,
+        targets: Some(Targets::System),
+        why: "deletes a directory of the system",
+        ..ASK
+    },
+    Entry {
+        name: "change-system",
+        run: &["chmod", "chown", "chgrp"],
+        with: &["-R", "--recursive"],
+        targets: Some(Targets::System),
+        why: "changes the owner or mode of everything in the home directory or a directory of the system",
+        ..ASK
+    },
+    Entry {
+        name: "disk",
+        run: &["mkfs*", "mkswap", "wipefs", "shred", "blkdiscard"],
+        with: &["/dev/*"],
+        why: "overwrites a disk",
+        ..ASK
+    },
+    Entry {
+        name: "disk",
+        run: &["dd"],
+        with: &[
+            "of=/dev/sd*",
+            "of=/dev/hd*",
+            "of=/dev/vd*",
+            "of=/dev/xvd*",
+            "of=/dev/nvme*",
+            "of=/dev/mmcblk*",
+            "of=/dev/disk*",
+            "of=/dev/mapper/*",
+        ],
+        why: "overwrites a disk",
+        ..ASK
+    },
+    Entry {
+        name: "power",
+        run: &[
+            "shutdown",
+            "reboot",
+            "poweroff",
+            "halt",
+            "systemctl poweroff",
+            "systemctl reboot",
+            "systemctl halt",
+        ],
+        why: "stops the machine",
+        ..ASK
+    },
+    Entry {
         name: "force-push",
         run: &["git push"],
         with: &["--force", "-f", "+*", "--mirror", "--prune"],
@@ -82,6 +135,9 @@ const RULES: &[Entry] = &[
         run: &[
             "npm publish",
             "npm unpublish",
+            "npm deprecate",
+            "npm dist-tag add",
+            "npm dist-tag rm",
             "yarn npm publish",
             "pnpm publish",
             "bun publish",
@@ -96,6 +152,8 @@ const RULES: &[Entry] = &[
     Entry {
         name: "publish",
         run: &[
+            "npm owner add",
+            "npm owner rm",
             "yarn publish",
             "yarn workspace * publish",
             "lerna publish",
@@ -142,12 +200,23 @@ const RULES: &[Entry] = &[
         ..ASK
     },
     Entry {
+        name: "forge",
+        run: &["gh api", "glab api"],
+        with: &["DELETE", "-XDELETE", "--method=DELETE"],
+        why: "changes a repository that others use",
+        ..ASK
+    },
+    Entry {
         name: "cloud",
         run: &[
             "terraform apply",
             "terraform destroy",
+            "terraform state rm",
+            "terraform state push",
             "tofu apply",
             "tofu destroy",
+            "tofu state rm",
+            "tofu state push",
             "terragrunt apply",
             "terragrunt destroy",
             "pulumi up",
@@ -163,7 +232,29 @@ const RULES: &[Entry] = &[
             "az ... create",
             "az ... delete",
             "az ... update",
+            "firebase deploy",
+            "fly deploy",
+            "fly apps destroy",
+            "flyctl deploy",
+            "flyctl apps destroy",
+            "heroku apps:destroy",
+            "netlify deploy",
+            "serverless deploy",
+            "serverless remove",
+            "sls deploy",
+            "sls remove",
+            "vercel deploy",
+            "wrangler delete",
+            "wrangler deploy",
+            "wrangler publish",
         ],
+        why: "changes cloud resources",
+        ..ASK
+    },
+    Entry {
+        name: "cloud",
+        run: &["vercel"],
+        with: &["--prod"],
         why: "changes cloud resources",
         ..ASK
     },

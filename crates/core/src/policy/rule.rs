@@ -52,7 +52,15 @@ pub enum Targets {
     Roots,
     /// A directory above the workspace, everything in the workspace, or a path that could be the root directory.
     AboveWorkspace,
+    /// The root directory, the home directory or a directory of the system.
+    System,
 }
+
+/// Directories of the system, in the root directory.
+const SYSTEM: [&str; 15] = [
+    "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/sbin",
+    "/srv", "/sys", "/usr", "/var",
+];
 
 /// Rule of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -481,6 +489,10 @@ impl Targets {
             Targets::AboveWorkspace => {
                 let repository = [place.workspace, "/.git"].concat();
                 is_within(place.workspace, &path) || is_root || path == repository
+            }
+            Targets::System => {
+                let is_system = SYSTEM.contains(&path.as_str()) || path == "/";
+                (is_system || path == place.home) && !vague
             }
         }
     }
