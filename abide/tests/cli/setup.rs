@@ -277,12 +277,11 @@ fn confirmation_defaults_to_no() {
     let path = home(&abide, ".claude.json");
     for (answer, written) in [("\n", false), ("n\n", false), ("y\n", true)] {
         let mut pty = Pty::run(command(&abide, &["claude-code"]));
-        for question in ["in a sandbox", "without asking you each time"] {
+        // What a waker can cost is said in the question about it.
+        for question in ["in a sandbox", "without asking you each time", "billed"] {
             pty.wait_for(question);
             pty.type_in(b"\n");
         }
-        // What it can cost is said before the decision.
-        pty.wait_for("billed");
         pty.wait_for("Write this? [y/N]");
         pty.type_in(answer.as_bytes());
         let (status, shown) = pty.end();
@@ -290,19 +289,20 @@ fn confirmation_defaults_to_no() {
         let refused = shown.contains("Claude Code: nothing was changed.");
         assert_eq!(refused, !written, "{shown}");
         assert_eq!(path.exists(), written, "{answer:?}");
-        // Neither the sandbox nor the permission is written without a yes.
-        assert!(!read(&abide.path("abide/config.toml")).contains("sandbox"));
+        // Neither the sandbox nor the waker nor the permission is written without a yes.
+        assert!(!abide.path("abide/config.toml").exists());
         assert!(!home(&abide, ".claude/settings.json").exists());
     }
 }
 
 #[test]
-fn person_who_says_yes_gets_the_sandbox_and_the_permission() {
+fn person_who_says_yes_gets_the_sandbox_the_permission_and_the_waker() {
     let abide = Abide::new();
     let mut pty = Pty::run(command(&abide, &["claude-code"]));
     for question in [
         "in a sandbox",
         "without asking you each time",
+        "May abide wake Claude Code",
         "Write this? [y/N]",
     ] {
         pty.wait_for(question);
@@ -314,6 +314,8 @@ fn person_who_says_yes_gets_the_sandbox_and_the_permission() {
     assert!(!shown.contains("To skip approval"), "{shown}");
     let config = read(&abide.path("abide/config.toml"));
     let entry = "[[sandbox.for]]\nagent = \"claude-code\"\nmode = \"workspace-write\"\n";
+    assert!(config.contains(entry), "{config}");
+    let entry = "[[wakers]]\nagent = \"claude-code\"\nclaude_code = true\n";
     assert!(config.contains(entry), "{config}");
     let settings: Value =
         serde_json::from_str(&read(&home(&abide, ".claude/settings.json"))).unwrap();
@@ -424,6 +426,7 @@ fn person_chooses_among_several_installed_clients() {
         ("Set up Codex?", "y\n"),
         ("in a sandbox", "\n"),
         ("without asking you each time", "\n"),
+        ("May abide wake Codex", "\n"),
         ("Write this? [y/N]", "y\n"),
     ] {
         pty.wait_for(question);
@@ -541,17 +544,24 @@ fn setup_starts_no_daemon() {
 }
 
 #[test]
-fn waker_is_added_and_removed_with_the_client() {
+fn waker_is_added_if_asked_for_and_removed_with_the_client() {
     let abide = Abide::new();
     let config = abide.path("abide/config.toml");
-    done(&abide, &["claude-code", "--yes"]);
-    done(&abide, &["codex", "--yes", "--agent", "two"]);
+    for client in ["claude-code", "codex"] {
+        done(&abide, &[client, "--yes"]);
+        assert!(!config.exists(), "{client}");
+    }
+    done(&abide, &["claude-code", "--waker", "--yes"]);
+    done(&abide, &["codex", "--waker", "--yes", "--agent", "two"]);
     let both = read(&config);
     assert!(
         both.contains("agent = \"claude-code\"\nclaude_code = true\n"),
         "{both}"
     );
     assert!(both.contains("agent = \"two\"\ncodex = true\n"), "{both}");
+    // A later setup without the option changes nothing.
+    done(&abide, &["claude-code", "--yes"]);
+    assert_eq!(read(&config), both);
     // The daemon accepts it.
     abide.json(["status", "--json"]);
     done(&abide, &["claude-code", "--undo", "--yes"]);
@@ -561,10 +571,29 @@ fn waker_is_added_and_removed_with_the_client() {
 }
 
 #[test]
+fn person_is_not_asked_about_what_is_set_up_already() {
+    for client in ["claude-code", "codex"] {
+        let abide = Abide::new();
+        let with = [
+            "--sandbox",
+            "workspace-write",
+            "--approve",
+            "--waker",
+            "--yes",
+        ];
+        done(&abide, &[&[client][..], &with].concat());
+        let (status, shown) = Pty::run(command(&abide, &[client])).end();
+        assert!(status.success());
+        assert!(shown.contains("is already set up"), "{shown}");
+        assert!(!shown.contains("[y/N]"), "{shown}");
+    }
+}
+
+#[test]
 fn invalid_own_configuration_stops_the_setup() {
     let abide = Abide::new();
     put(&abide.path("abide/config.toml"), "a = \n");
-    let output = setup(&abide, &["claude-code", "--yes"]);
+    let output = setup(&abide, &["claude-code", "--waker", "--yes"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("config.toml was not changed"));
     assert!(!home(&abide, ".claude.json").exists());
@@ -577,9 +606,9 @@ fn setup_explains_the_waker_and_its_cost() {
         ("claude-code", "`claude -p --resume`"),
         ("codex", "`codex exec resume`"),
     ] {
-        let said = done(&abide, &[client, "--yes"]).replace('\n', " ");
+        let said = done(&abide, &[client, "--waker", "--yes"]).replace('\n', " ");
         assert!(said.contains(resumes) && said.contains("billed"), "{said}");
     }
-    let said = done(&abide, &["cursor", "--yes"]);
+    let said = done(&abide, &["cursor", "--waker", "--yes"]);
     assert!(!said.contains("billed"), "there is no waker: {said}");
 }

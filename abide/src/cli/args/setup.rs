@@ -12,6 +12,7 @@ Examples:
   abide setup vscode --project --yes  for this project only, without asking
   abide setup cursor --undo           remove it again
   abide setup gemini --sandbox workspace-write --approve --yes
+  abide setup codex --waker --yes
 
 Only abide's own entry is changed; settings that you added to it are kept. The original file is
 kept as a copy beside it. --undo restores that copy, or removes only abide's entry if the file has
@@ -44,6 +45,9 @@ pub struct SetupArgs {
     /// Let the client call abide's tools without asking you each time, if it has a setting for that
     #[arg(long, conflicts_with = "undo")]
     pub approve: bool,
+    /// Let abide wake the client for messages, if it can; such turns are billed like any other
+    #[arg(long, conflicts_with = "undo")]
+    pub waker: bool,
     #[command(flatten)]
     pub agent: AgentArg,
     #[command(flatten)]

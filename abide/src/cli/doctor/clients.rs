@@ -63,7 +63,7 @@ fn check_client(client: ClientName, path: &OsString) -> Option<Finding> {
         let sentence = format!("{shown} starts {named}, which does not exist");
         return Some(Finding::trouble(topic, sentence, again));
     };
-    let asks = match client.asks_before_calls(&text) {
+    let asks = match client.asks_before_calls(&text, None) {
         Ok(true) => format!(
             "; it asks you before each call (`abide setup {topic} --approve` allows the tools)"
         ),

@@ -133,16 +133,26 @@ impl ClientName {
         }
     }
 
-    /// Note about the effect and the cost of the waker.
-    pub fn waker_note(self) -> Option<&'static str> {
+    /// Question to the person whether abide may wake the client, with what it can cost. `None`: the client has no waker.
+    pub fn waker_question(self) -> Option<String> {
+        let terms = self.waker_terms()?;
+        Some(format!(
+            "May abide wake {} when there is a message for its agent, for example because a timer has completed? {terms} \
+             Without this, the agent gets its messages with its next call.",
+            self.title()
+        ))
+    }
+
+    /// Effect and cost of the waker.
+    pub fn waker_terms(self) -> Option<&'static str> {
         match self {
             ClientName::ClaudeCode => Some(
-                "The agent can ask to be woken when a timer completes. If its session is closed by then, abide continues it \
-                 with `claude -p --resume`, at most 12 times an hour. Each such turn is billed like any other. Delete the entry `[[wakers]]` if you do not want this.",
+                "An open session gets the message at once. A closed one is continued with `claude -p --resume`, if the agent \
+                 asked to be woken, at most 12 times an hour. Each such turn is billed like any other.",
             ),
             ClientName::Codex => Some(
-                "The agent can ask to be woken when a timer completes. If its thread is closed by then, abide continues it \
-                 with `codex exec resume`, at most 12 times an hour. Each such turn is billed like any other. Delete the entry `[[wakers]]` if you do not want this.",
+                "An open thread gets the message at once. A closed one is continued with `codex exec resume`, if the agent \
+                 asked to be woken, at most 12 times an hour. Each such turn is billed like any other.",
             ),
             ClientName::Cursor | ClientName::Vscode | ClientName::Gemini => None,
         }
@@ -255,12 +265,16 @@ impl ClientName {
     }
 
     /// Returns `true` if the client asks its user before each call of a tool that can run a command. `servers` is the
-    /// text of its file with the entry for abide.
-    pub fn asks_before_calls(self, servers: &str) -> Result<bool, EditError> {
+    /// text of its file with the entry for abide, of the user or of `project`.
+    pub fn asks_before_calls(
+        self,
+        servers: &str,
+        project: Option<&Path>,
+    ) -> Result<bool, EditError> {
         if self.approval_question().is_none() {
             return Ok(false);
         }
-        let Some(file) = self.permission_file(None) else {
+        let Some(file) = self.permission_file(project) else {
             let found = self.format().server(servers)?;
             return Ok(!found.is_some_and(|found| found.without_approval));
         };

@@ -16,7 +16,7 @@ use super::args::{ClientName, SetupArgs, SetupSandbox};
 use super::error::CliError;
 use super::show::{self, errln, outln};
 use crate::cli::replace_file;
-use abide_engine::config::{Config, Paths, SandboxMode, home};
+use abide_engine::config::{Config, Paths, SandboxMode, WakerKind, home};
 use clients::{ConfigFormat, ServerEntry};
 use jsonc::EditError;
 use launcher::Launcher;
@@ -89,8 +89,7 @@ fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<u
             .iter()
             .try_for_each(|change| change.check_writable())?;
     }
-    let written =
-        may_write && (args.yes || (!args.json.json && confirm(client, args.undo, &pending)?));
+    let written = may_write && (args.yes || (!args.json.json && confirm(client, args, &pending)?));
     if written {
         for change in &pending {
             change.write()?;
@@ -112,6 +111,8 @@ struct Choices {
     sandbox: Option<SetupSandbox>,
     /// The client calls the tools without asking each time.
     without_approval: bool,
+    /// abide wakes the client for messages; `false`: a waker that is there stays.
+    waker: bool,
 }
 
 impl Choices {
@@ -125,6 +126,7 @@ impl Choices {
         let mut choices = Choices {
             sandbox: args.sandbox,
             without_approval: args.approve,
+            waker: args.waker && client.waker().is_some(),
         };
         if !is_asked(args) {
             return Ok(choices);
@@ -135,9 +137,16 @@ impl Choices {
         if choices.sandbox.is_none() && is_off && ask(SANDBOX_QUESTION)? {
             choices.sandbox = Some(SetupSandbox::WorkspaceWrite);
         }
-        let question = client.approval_question();
-        if let Some(question) = question.filter(|_| !choices.without_approval) {
-            choices.without_approval = ask(&question)?;
+        if let Some(question) = client.approval_question() {
+            let project = args.project.then_some(here.as_path());
+            let servers = replace_file::read(&client.file(project)).ok().flatten();
+            let asks = client.asks_before_calls(&servers.unwrap_or_default(), project);
+            choices.without_approval =
+                choices.without_approval || !asks.unwrap_or(true) || ask(&question)?;
+        }
+        let question = client.waker_question().filter(|_| !choices.waker);
+        if let Some(question) = question.filter(|_| !has_waker(client, agent, &config)) {
+            choices.waker = ask(&question)?;
         }
         Ok(choices)
     }
@@ -167,6 +176,17 @@ fn read_answer() -> Result<bool, CliError> {
     Ok(matches!(answer.as_str(), "y" | "yes"))
 }
 
+/// Returns `true` if the configuration has a waker of this client for this agent.
+fn has_waker(client: ClientName, agent: &str, config: &Config) -> bool {
+    let is_of_client = |kind: &WakerKind| match client {
+        ClientName::ClaudeCode => matches!(kind, WakerKind::ClaudeCode),
+        ClientName::Codex => matches!(kind, WakerKind::Codex),
+        ClientName::Cursor | ClientName::Vscode | ClientName::Gemini => false,
+    };
+    let mut wakers = config.wakers.iter();
+    wakers.any(|waker| is_of_client(&waker.kind) && (waker.agent == "*" || waker.agent == agent))
+}
+
 /// Edits to make, each with its file.
 fn edits(
     client: ClientName,
@@ -190,19 +210,22 @@ fn edits(
     }
     let waker = client.waker().map(|kind| toml::waker(agent, kind));
     let sandbox = toml::sandbox(agent, SandboxMode::WorkspaceWrite.as_str());
-    let has_sandbox = || -> Result<bool, CliError> {
+    let mut own = OwnEdit::default();
+    if args.undo {
         let text = replace_file::read(&paths.config)?.unwrap_or_default();
-        Ok(sandbox.is_in(&text).unwrap_or(false))
-    };
-    let own = match (args.undo, choices.sandbox) {
-        (true, _) if has_sandbox()? => OwnEdit::with(waker, Some(sandbox)),
-        (true, _) | (false, None) => OwnEdit::with(waker, None),
-        (false, Some(SetupSandbox::WorkspaceWrite)) => OwnEdit::with(waker, Some(sandbox)),
-        (false, Some(SetupSandbox::Off)) => OwnEdit {
-            absent: Some(sandbox),
-            ..OwnEdit::with(waker, None)
-        },
-    };
+        let ours = waker.into_iter().chain([sandbox]);
+        own.entries = ours
+            // A text that cannot be parsed is reported when the file is read for the change.
+            .filter(|entry| entry.is_in(&text).unwrap_or(true))
+            .collect();
+    } else {
+        own.entries.extend(waker.filter(|_| choices.waker));
+        match choices.sandbox {
+            Some(SetupSandbox::WorkspaceWrite) => own.entries.push(sandbox),
+            Some(SetupSandbox::Off) => own.absent = Some(sandbox),
+            None => {}
+        }
+    }
     if !own.is_empty() {
         edits.push((paths.config.clone(), Edit::Own(own)));
     }
@@ -210,6 +233,7 @@ fn edits(
 }
 
 /// Change of abide's own configuration.
+#[derive(Default)]
 struct OwnEdit {
     entries: Vec<OwnEntry>,
     /// Entry that is removed.
@@ -217,13 +241,6 @@ struct OwnEdit {
 }
 
 impl OwnEdit {
-    fn with(waker: Option<OwnEntry>, sandbox: Option<OwnEntry>) -> Self {
-        OwnEdit {
-            entries: waker.into_iter().chain(sandbox).collect(),
-            absent: None,
-        }
-    }
-
     fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.absent.is_none()
     }
@@ -325,8 +342,8 @@ fn has_person() -> bool {
 }
 
 /// Shows the changes and asks for confirmation at the terminal. Without a terminal the answer is no.
-fn confirm(client: ClientName, undo: bool, changes: &[&Change]) -> Result<bool, CliError> {
-    show_changes(client, undo, changes);
+fn confirm(client: ClientName, args: &SetupArgs, changes: &[&Change]) -> Result<bool, CliError> {
+    show_changes(client, args, changes);
     if !has_person() {
         return Ok(false);
     }
@@ -336,8 +353,8 @@ fn confirm(client: ClientName, undo: bool, changes: &[&Change]) -> Result<bool, 
     read_answer()
 }
 
-/// Shows the changes and, unless they are undone, what the waker among them can cost.
-fn show_changes(client: ClientName, undo: bool, changes: &[&Change]) {
+/// Shows the changes and what a waker that was not asked about can cost.
+fn show_changes(client: ClientName, args: &SetupArgs, changes: &[&Change]) {
     let heading = show::HEADING;
     for change in changes {
         let what = match change.word() {
@@ -350,11 +367,16 @@ fn show_changes(client: ClientName, undo: bool, changes: &[&Change]) {
             outln!("{}", line.coloured(show::terminal_width()));
         }
     }
-    let has_waker = |change: &&Change| matches!(change.edit, Edit::Own(_));
-    let waker = changes.iter().copied().find(has_waker).filter(|_| !undo);
-    if let Some(note) = waker.and_then(|_| client.waker_note()) {
+    let changes_own = changes
+        .iter()
+        .any(|change| matches!(change.edit, Edit::Own(_)));
+    let terms = client.waker_terms().filter(|_| args.waker && changes_own);
+    if let Some(terms) = terms {
         outln!("");
-        print_wrapped(note);
+        print_wrapped(&format!(
+            "{}: abide wakes it when there is a message for its agent. {terms}",
+            client.title()
+        ));
     }
 }
 
@@ -381,7 +403,7 @@ fn print_result(
         return;
     }
     if args.print || args.yes {
-        show_changes(client, args.undo, changes);
+        show_changes(client, args, changes);
     }
     if args.print {
         return;
