@@ -62,12 +62,42 @@ fn missing_file_is_created_and_removed_by_undo() {
         assert!(done(&abide, &[client, "--yes"]).contains("is already set up"));
         done(&abide, &[client, "--undo", "--yes"]);
         assert!(!path.exists(), "{client}");
-        // The folder of all configurations stays, because it is not the client's.
-        let _ = std::fs::remove_dir(home(&abide, ".config"));
-        let left = std::fs::read_dir(home(&abide, "")).map_or(0, Iterator::count);
-        assert_eq!(left, 0, "{client}");
+        // So are the folders that setup made.
+        assert!(!home(&abide, "").exists(), "{client}");
+        assert!(!abide.path("abide").exists(), "{client}");
         assert!(done(&abide, &[client, "--undo"]).contains("nothing to undo"));
     }
+}
+
+#[test]
+fn undo_leaves_an_empty_folder_that_was_there_before() {
+    for (client, file, _) in CLIENTS {
+        let abide = Abide::new();
+        let path = home(&abide, file);
+        let folder = path.parent().unwrap();
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::create_dir_all(abide.path("abide")).unwrap();
+        for _ in 0..2 {
+            done(&abide, &[client, "--waker", "--yes"]);
+            done(&abide, &[client, "--undo", "--yes"]);
+            assert!(folder.is_dir(), "{client}");
+            let left = std::fs::read_dir(abide.path("abide")).unwrap().count();
+            assert_eq!(left, 0, "{client}");
+        }
+    }
+}
+
+#[test]
+fn undo_removes_a_created_folder_once_the_last_file_in_it_is_gone() {
+    let abide = Abide::new();
+    let waker = |client: &str, word: &str| done(&abide, &[client, word, "--yes"]);
+    waker("claude-code", "--waker");
+    waker("codex", "--waker");
+    waker("claude-code", "--undo");
+    assert!(abide.path("abide/config.toml").exists());
+    waker("codex", "--undo");
+    assert!(!abide.path("abide").exists());
+    assert!(!home(&abide, "").exists());
 }
 
 #[test]
@@ -540,7 +570,7 @@ fn read_only_file_is_not_changed() {
 fn setup_starts_no_daemon() {
     let abide = Abide::new();
     done(&abide, &["gemini", "--yes"]);
-    assert!(!abide.path("abide").exists());
+    assert!(!abide.path("abide/run").exists());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! of the file is kept, and the change can be undone.
 
 pub mod clients;
+mod created_folders;
 mod diff;
 mod jsonc;
 pub mod launcher;
@@ -18,6 +19,7 @@ use super::show::{self, errln, outln};
 use crate::cli::replace_file;
 use abide_engine::config::{Config, Paths, SandboxMode, WakerKind, home};
 use clients::{ConfigFormat, ServerEntry};
+use created_folders::CreatedFolders;
 use jsonc::EditError;
 use launcher::Launcher;
 use toml::OwnEntry;
@@ -91,8 +93,17 @@ fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<u
     }
     let written = may_write && (args.yes || (!args.json.json && confirm(client, args, &pending)?));
     if written {
-        for change in &pending {
-            change.write()?;
+        let folders = CreatedFolders::of(paths);
+        match args.undo {
+            false => folders
+                .keep_record(pending.iter().map(|change| change.path.as_path()), || {
+                    pending.iter().try_for_each(|change| change.write())
+                })?,
+            true => {
+                pending.iter().try_for_each(|change| change.write())?;
+                let removed = pending.iter().filter(|change| change.after.is_none());
+                folders.remove_empty(removed.map(|change| change.path.as_path()));
+            }
         }
     }
     if args.json.json {
@@ -573,9 +584,6 @@ impl Change {
         if self.backup_action == BackupAction::Remove {
             std::fs::remove_file(copy)?;
         }
-        if self.after.is_none() {
-            remove_empty_folders(&self.path);
-        }
         Ok(())
     }
 
@@ -607,21 +615,6 @@ impl Change {
             "diff": diff.join("\n"),
             "backup": backup.exists().then(|| backup.to_string_lossy()),
         })
-    }
-}
-
-/// Removes the folders of a file that setup had created, as far as they are empty. The home folder, the configuration
-/// folder of the user and the current folder stay.
-fn remove_empty_folders(file: &Path) {
-    let mut stay = vec![home(), home().join(".config")];
-    stay.extend(std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from));
-    stay.extend(std::env::current_dir());
-    let folders = file.ancestors().skip(1);
-    for folder in folders.take_while(|folder| !stay.iter().any(|stays| stays == folder)) {
-        // Fails if something is in it.
-        if std::fs::remove_dir(folder).is_err() {
-            return;
-        }
     }
 }
 
