@@ -201,11 +201,11 @@ fn print(findings: &[Finding]) {
             .count()
     };
     match (count(Severity::Trouble), count(Severity::Warning)) {
-        (0, 0) => outln!("\nAll is well."),
+        (0, 0) => outln!("\nNo problems found."),
         (0, warnings) => outln!("\nIt works. {}", plural(warnings, "warning")),
         (troubles, warnings) => outln!(
             "\n{}, {}",
-            plural(troubles, "trouble").trim_end_matches('.'),
+            plural(troubles, "problem").trim_end_matches('.'),
             plural(warnings, "warning")
         ),
     }
