@@ -48,9 +48,9 @@ export function bytes(count: number): string {
   return `${value.toFixed(digits)} ${names[unit] ?? ''}`;
 }
 
-/** `93 %`: of one processor, so it can be more than 100. */
+/** `93%`: of one processor, so it can be more than 100. */
 export function share(fraction: number): string {
-  return `${Math.round(fraction * 100)} %`;
+  return `${Math.round(fraction * 100)}%`;
 }
 
 /** A number with thousands separators. */

@@ -95,7 +95,7 @@ test('a command that a rule holds is allowed or refused with a reason for the ag
   const card = page.getByRole('article').filter({ hasText: 'sudo -n true' });
   await expect(card).toBeVisible();
   await expect(card).toContainText('runs a command as another user');
-  await card.getByLabel('Words for the agent, with No').fill('use the container instead');
+  await card.getByLabel('Reason if you say no').fill('use the container instead');
   await card.getByRole('button', { name: 'No', exact: true }).click();
   await expect(card).toBeHidden();
   expect((await call).text).toContain('use the container instead');

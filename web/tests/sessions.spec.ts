@@ -236,7 +236,7 @@ test('statistics of sessions count outcomes by day and by agent', async ({ abide
   await page.getByRole('link', { name: /^Sessions/ }).click();
   await page.getByRole('tab', { name: 'Statistics' }).click();
   const row = page.getByRole('group', { name: 'Sessions by agent' }).getByRole('row', { name: /^default/ });
-  await expect(row.getByRole('cell')).toHaveText(['default', '1', '3', '67 %', '1', '0', /.+/]);
+  await expect(row.getByRole('cell')).toHaveText(['default', '1', '3', '67%', '1', '0', /.+/]);
   const chart = page.getByRole('img', { name: /Sessions that ended each day/ });
   await expect(chart.locator('canvas')).toBeVisible();
   // The newest day is at the right end; the caption shows the numbers of the day under the pointer.
@@ -245,7 +245,7 @@ test('statistics of sessions count outcomes by day and by agent', async ({ abide
   await page.mouse.move(box.x + box.width - 16, box.y + box.height / 2);
   await expect(page.locator('figcaption')).toContainText(/2 succeeded.*1 failed.*0 stopped/);
   await abide.cli('session', 'kill', id);
-  await expect(row.getByRole('cell')).toHaveText(['default', '0', '4', '67 %', '1', '1', /.+/]);
+  await expect(row.getByRole('cell')).toHaveText(['default', '0', '4', '67%', '1', '1', /.+/]);
 });
 
 test('the page can be installed as an app', async ({ abide, inside: page }) => {

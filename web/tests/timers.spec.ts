@@ -7,7 +7,7 @@ test('a timer shows its times and every button works', async ({ abide, inside: p
   const card = page.getByRole('article', { name: 'tea' });
   await expect(card).toContainText('total 10m');
   await expect(card).toContainText('standby 1m');
-  await expect(card.getByRole('img', { name: /% of 10m have passed/ })).toBeVisible();
+  await expect(card.getByRole('img', { name: /% of 10m has passed/ })).toBeVisible();
   await card.getByRole('button', { name: 'Pause' }).click();
   await page.getByRole('menuitem', { name: '5 minutes', exact: true }).click();
   await expect(card.getByText('Paused')).toBeVisible();
@@ -194,11 +194,11 @@ test('a timer is started on the page, with a condition', async ({ abide, inside:
   await page.keyboard.press('2');
   await page.getByRole('button', { name: 'New timer' }).click();
   const dialog = page.getByRole('dialog', { name: 'New timer' });
-  await dialog.getByLabel('What for').fill('the report');
-  await dialog.getByLabel('How long').fill('half an hour');
+  await dialog.getByLabel('Reason').fill('the report');
+  await dialog.getByLabel('Duration').fill('half an hour');
   await expect(dialog.getByText('Not a valid duration.')).toBeVisible();
-  await dialog.getByLabel('How long').fill('30m');
-  await dialog.getByLabel('Completes').selectOption('Or when a file exists');
+  await dialog.getByLabel('Duration').fill('30m');
+  await dialog.getByLabel('Complete early').selectOption('When a file exists');
   await dialog.getByLabel('File', { exact: true }).fill('relative/path');
   await dialog.getByRole('button', { name: 'Start' }).click();
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('the report');

@@ -26,11 +26,11 @@ export function NewTimer() {
 type Kind = 'none' | 'port' | 'url' | 'file' | 'command';
 
 const KINDS: Record<Kind, { name: string; label: string; example: string }> = {
-  none: { name: 'Only when the time is up', label: '', example: '' },
-  port: { name: 'Or when a port is open', label: 'Port', example: '3000' },
-  url: { name: 'Or when a URL answers', label: 'URL', example: 'http://127.0.0.1:3000/health' },
-  file: { name: 'Or when a file exists', label: 'File', example: '/tmp/done' },
-  command: { name: 'Or when a command succeeds', label: 'Command', example: 'test -s report.txt' },
+  none: { name: 'No, only when the time is up', label: '', example: '' },
+  port: { name: 'When a port is open', label: 'Port', example: '3000' },
+  url: { name: 'When a URL answers', label: 'URL', example: 'http://127.0.0.1:3000/health' },
+  file: { name: 'When a file exists', label: 'File', example: '/tmp/done' },
+  command: { name: 'When a command succeeds', label: 'Command', example: 'test -s report.txt' },
 };
 
 function condition(kind: Kind, value: string): Record<string, unknown> | undefined {
@@ -56,17 +56,17 @@ function Form({ onClose }: { onClose: () => void }) {
   return (
     <DialogForm act="Start" ready={ready} submit={start} onClose={onClose}>
       <label className="field">
-        <span>What for</span>
+        <span>Reason</span>
         <input className="input" value={reason} onChange={(event) => setReason(event.target.value)} placeholder="the build to finish" required autoFocus />
       </label>
       <label className="field">
-        <span>How long</span>
+        <span>Duration</span>
         <input className="input" value={time} onChange={(event) => setTime(event.target.value)} required />
         <small>Such as 90s, 10m or 1h30m.</small>
       </label>
       {total === null && <p className="fault">Not a valid duration.</p>}
       <label className="field">
-        <span>Completes</span>
+        <span>Complete early</span>
         <select className="input" value={kind} onChange={(event) => setKind(event.target.value as Kind)}>
           {Object.entries(KINDS).map(([name, { name: words }]) => (
             <option key={name} value={name}>

@@ -154,7 +154,7 @@ function CommandQuestion({
         ) : (
           <>
             <label className="field">
-              <span>Words for the agent, with No</span>
+              <span>Reason if you say no (the agent reads it)</span>
               <input className="input" value={because} onChange={(event) => setBecause(event.target.value)} />
             </label>
             <div className="row-of-buttons">

@@ -32,6 +32,13 @@ export function purpose(timer: Timer): string {
   return timer.reason ?? timer.mission ?? timer.timer_id;
 }
 
+/** Reason for which a timer has completed. */
+export function completionReason(timer: Timer): string {
+  if (timer.completed_by === 'condition') return 'its condition was met';
+  if (timer.completed_by === 'impossible') return 'its condition can no longer be met';
+  return 'its time was up';
+}
+
 /** Time left, counting down. */
 export function TimeLeft({ timer }: { timer: CachedTimer }) {
   const now = useSecond();
@@ -44,7 +51,7 @@ export function SteppingBar({ timer }: { timer: CachedTimer }) {
   const now = useSecond();
   const left = timer.due === null ? timer.remaining_time : (timer.due - now) / 1_000;
   const done = timer.total_duration > 0 ? 1 - left / timer.total_duration : 1;
-  const label = `${Math.round(Math.min(1, Math.max(0, done)) * 100)} % of ${length(timer.total_duration)} have passed`;
+  const label = `${Math.round(Math.min(1, Math.max(0, done)) * 100)}% of ${length(timer.total_duration)} has passed`;
   return <StillBar label={label} at={done} className={timer.due === null ? 'wide still' : 'wide'} />;
 }
 
@@ -52,7 +59,7 @@ export function TimerBar({ timer }: { timer: CachedTimer }) {
   const now = useSecond();
   const left = timer.due === null ? timer.remaining_time : Math.max(0, (timer.due - now) / 1_000);
   const done = timer.total_duration > 0 ? 1 - left / timer.total_duration : 1;
-  const label = `${Math.round(done * 100)} % of ${length(timer.total_duration)} have passed`;
+  const label = `${Math.round(done * 100)}% of ${length(timer.total_duration)} has passed`;
   const still = timer.due === null ? 'still' : '';
   return (
     <Bar
@@ -85,7 +92,7 @@ export function Standby({ timer }: { timer: CachedTimer }) {
         <span className="left numbers">{countdown(left)}</span>
         <span className="soft small">left of {length(total)}</span>
       </div>
-      <StillBar label={`${Math.round(done * 100)} % of the standby of ${length(total)} have passed`} at={done} className="thin" />
+      <StillBar label={`${Math.round(done * 100)}% of the standby of ${length(total)} has passed`} at={done} className="thin" />
     </>
   );
 }

@@ -77,7 +77,7 @@ function InForce() {
       </RuleList>
       <RuleList title="Built in" rules={builtIn} onRemoved={() => void read()} />
       <p className="soft small">
-        All other commands: {WORDS[policy.otherwise].toLowerCase()}. Text that cannot be parsed: {WORDS[policy.unparsed].toLowerCase()}. “Deny”
+        All other commands: {WORDS[policy.otherwise].toLowerCase()}. Command lines that cannot be parsed: {WORDS[policy.unparsed].toLowerCase()}. “Deny”
         always wins. Between “ask” and “allow”, the rule with more words wins.
       </p>
     </>
@@ -132,7 +132,7 @@ function Tested({ tested }: { tested: PolicyTested }) {
     <>
       <div className="rule-head">
         <Decision decision={tested.decision} />
-        <span>{tested.why ?? 'no rule is about it'}</span>
+        <span>{tested.why ?? 'no rule matches'}</span>
         {tested.rule && <code>{tested.rule}</code>}
       </div>
       {tested.parts.length > 1 && (
@@ -324,7 +324,7 @@ function Decisions() {
       {!found && !fault && <p className="soft">Loading…</p>}
       {found?.items.length === 0 && (
         <Empty title={filtered ? 'No matching decisions' : 'No decisions yet'}>
-          {!filtered && <span>Commands that no rule is about are started and leave no entry here.</span>}
+          {!filtered && <span>Commands that match no rule run without an entry here.</span>}
         </Empty>
       )}
       {found && found.items.length > 0 && (
@@ -381,14 +381,14 @@ function Chain() {
   const [said, setSaid] = useState('');
   const check = () => {
     get<AuditVerified>('/v1/audit/verify').then(
-      (found) => setSaid(found.intact ? `Intact: ${plural(found.lines, 'line')}. Hash of the last one: ${found.last ?? 'none'}` : `Not intact: ${found.error ?? ''}`),
+      (found) => setSaid(found.intact ? `Intact: ${plural(found.lines, 'line')}. Hash of the last line: ${found.last ?? 'none'}` : `Not intact: ${found.error ?? ''}`),
       (error: unknown) => setSaid(errorMessage(error)),
     );
   };
   return (
     <div className="chain">
       <button type="button" className="button compact" onClick={check}>
-        Check that nothing was changed
+        Verify the log
       </button>
       <span className="small" role="status">
         {said}

@@ -62,7 +62,7 @@ function FilteredList() {
             <input
               className="input"
               type="search"
-              placeholder={inLogs ? 'A pattern to find in what they wrote' : 'Find by command, name, agent or id'}
+              placeholder={inLogs ? 'Search all logs: a word or a regular expression' : 'Find by command, name, agent or id'}
               value={words}
               onChange={(event) => setWords(event.target.value)}
               data-search

@@ -27,13 +27,13 @@ export function TimerStatistics() {
     <>
       <div className="tiles">
         <Tile value={count(stats.completed_by_time + stats.completed_by_condition + stats.completed_by_impossible)} name="completed" />
-        <Tile value={count(stats.completed_by_condition)} name="of them by their condition" />
+        <Tile value={count(stats.completed_by_condition)} name="of them by condition" />
         <Tile value={count(stats.stopped)} name="stopped" />
-        <Tile value={length(stats.elapsed_total)} name="waited in all" />
+        <Tile value={length(stats.elapsed_total)} name="total waiting time" />
         <Tile value={count(stats.calls_saved)} name="calls saved" />
       </div>
       <p className="soft small">
-        Calls saved: what a loop that looks every 30 seconds would have called, minus the calls that were made.
+        Calls saved: the calls that a loop with a check every 30 seconds would have made, minus the calls that were made.
       </p>
       {stats.days.length > 0 && (
         <Suspense fallback={<p className="soft">Loading…</p>}>

@@ -16,7 +16,7 @@ import { Empty } from '../parts/empty';
 import { Link } from '../parts/link';
 import { SessionState } from '../parts/session';
 import { Exact, OneLine, WholeText } from '../parts/text';
-import { TimeLeft, PausedUntil, purpose, Standby, TimerBar, TimerButtons, TimerState } from '../parts/timer';
+import { completionReason, TimeLeft, PausedUntil, purpose, Standby, TimerBar, TimerButtons, TimerState } from '../parts/timer';
 
 /** A timer of the cache; an ended timer is not in the cache and is fetched. */
 function useTimer(id: string): { timer: CachedTimer | undefined; fault: string } {
@@ -104,7 +104,7 @@ export function TimerView({ id }: { id: string }) {
           <section className="card" aria-labelledby="timer-condition">
             <h2 id="timer-condition">Condition</h2>
             <p>
-              {open ? 'Completes early when ' : 'Would complete early when '}
+              {open ? 'Completes early when ' : timer.completed_by === 'condition' ? 'Completed early when ' : 'Not met: '}
               <Exact text={conditionWords(timer.until)} />
             </p>
             {(timer.last_look ?? timer.seen) && (
@@ -130,10 +130,7 @@ interface Entry {
 }
 
 function ending(timer: Timer): string {
-  if (timer.status === 'stopped') return 'Stopped; nobody was notified';
-  if (timer.completed_by === 'condition') return 'Completed: its condition was met';
-  if (timer.completed_by === 'impossible') return 'Completed: its condition can no longer be met';
-  return 'Completed: its time was up';
+  return timer.status === 'stopped' ? 'Stopped; nobody was notified' : `Completed: ${completionReason(timer)}`;
 }
 
 function entries(timer: CachedTimer, messages: Message[]): Entry[] {

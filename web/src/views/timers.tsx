@@ -23,7 +23,7 @@ import { useReadAgain } from '../parts/statistics';
 import { useStableOrder } from '../parts/stable-order';
 import { TabbedPage } from '../parts/tabbed-page';
 import { OneLine } from '../parts/text';
-import { TimeLeft, purpose, SteppingBar, TimerMenu, TimerState } from '../parts/timer';
+import { completionReason, TimeLeft, purpose, SteppingBar, TimerMenu, TimerState } from '../parts/timer';
 import { useRowHeight, Virtual } from '../parts/virtual';
 import { onTimerEnd, TimerStatistics } from './timer-stats';
 
@@ -193,7 +193,7 @@ const openRow = (id: string, tabIndex: number) => <Row id={id} tabIndex={tabInde
 function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
   const timer = useEntry(stateCache.timers, id);
   if (!timer) return null;
-  const condition = timer.until == null ? '' : `, or when ${conditionWords(timer.until)}`;
+  const condition = timer.until == null ? '' : `or when ${conditionWords(timer.until)}`;
   return (
     <div className="line timer-row">
       <span className="lead">
@@ -204,7 +204,7 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
         <span className="soft small one-line block" title={visible(condition)}>
           {timer.mission ? 'mission' : 'waiting'}, total {length(timer.total_duration)}
           {!timer.mission && `, standby ${length(timer.timeout_duration)}`}
-          {condition}
+          {condition && `, ${condition}`}
         </span>
       </span>
       <SteppingBar timer={timer} />
@@ -298,7 +298,7 @@ function newOnTop(fresh: Past, old: Past): Past {
 function PastRow({ timer, tabIndex }: { timer: Timer | undefined; tabIndex: number }) {
   if (!timer) return null;
   const ended = timer.ended_at ?? timer.created_at + timer.elapsed_time * 1_000;
-  const why = timer.status === 'stopped' ? timer.stop_reason : timer.completed_by && `by ${timer.completed_by}`;
+  const why = timer.status === 'stopped' ? timer.stop_reason : completionReason(timer);
   return (
     <div className="line past-row">
       <span className="lead">
