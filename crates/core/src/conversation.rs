@@ -94,6 +94,11 @@ impl Conversations {
         }
     }
 
+    /// Looks at the messages of an agent at a time at which some may become readable for its other conversations.
+    pub fn look_at(&mut self, at: Steady, agent: &Agent) {
+        self.look_again.insert((at, agent.clone()));
+    }
+
     pub fn resumable(&mut self, agent: Agent, conversations: Vec<Conversation>) {
         let conversations = conversations.into_iter().collect();
         self.resumable.insert(agent, conversations);

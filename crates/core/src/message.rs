@@ -13,6 +13,7 @@ use crate::conversation::{Conversations, Released};
 use crate::id::{
     Agent, CallId, Conversation, IdPermutation, MessageId, QuestionId, SessionId, TimerId,
 };
+use crate::limit;
 use crate::numbers::Numbers;
 use crate::time::{Steady, Wall};
 use crate::undo_log::{Reverted, UndoLog};
@@ -483,6 +484,24 @@ impl Outbox {
             self.put(agent, number, Some(Entry { released, ..entry }));
         }
         numbers
+    }
+
+    /// Earliest time after which a message becomes readable for other conversations of the agent, because a waker had
+    /// long enough to resume its own one.
+    pub fn next_release(&self, agent: &Agent, rule: ReadRule<'_>) -> Option<Steady> {
+        let all = self.boxes.get(agent)?;
+        let of = self.of.get(agent).into_iter().flatten();
+        let times = of.filter_map(|(conversation, numbers)| {
+            let conversation = conversation.as_ref()?;
+            let released = rule.conversations.released(rule.now, agent, conversation);
+            let Released::MadeBefore(_) = released else {
+                return None;
+            };
+            let mut made = numbers.iter().filter_map(|number| all.get(number));
+            let first = made.find(|entry| !released.has(entry.made))?;
+            Some(first.made + limit::RESUME)
+        });
+        times.min()
     }
 
     /// Returns whether an agent could read this message now.

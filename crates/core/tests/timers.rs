@@ -2,8 +2,8 @@
 //!
 //! Each line is a step with its own commit, which succeeds unless the line before says `fail`. `open` starts the
 //! engine on its database, `crash` restarts it at once, `crash 1h` an hour later, `reboot 1h` after an hour in which
-//! the machine was off. `+10s` lets time pass with a tick at each alarm; `suspend 8h` is a sleep of the machine,
-//! `wall +1h` sets the wall clock.
+//! the machine was off. `open fleet` starts it on a machine that shares messages with others. `+10s` lets time pass
+//! with a tick at each alarm; `suspend 8h` is a sleep of the machine, `wall +1h` sets the wall clock.
 //!
 //! From `gather` on, effects wait for a commit: `begin_commit` begins one, `commit_succeeded` shows the effects of
 //! its generation, `commit_failed` makes it fail and shows the remaining effects of both generations.
@@ -39,6 +39,7 @@ struct Stage {
     database: TestDatabase,
     now: Now,
     boot_id: u128,
+    is_in_fleet: bool,
     failing: bool,
     /// Effects that wait for a commit, and how many of them belong to the generation in flight.
     waiting: Option<(Vec<Effect>, usize)>,
@@ -58,6 +59,7 @@ impl script::Stage for Stage {
             database: TestDatabase::default(),
             now,
             boot_id: 1,
+            is_in_fleet: false,
             failing: false,
             waiting: None,
         }
@@ -74,6 +76,7 @@ impl script::Stage for Stage {
         }
         match verb.as_str() {
             "open" | "crash" => {
+                self.is_in_fleet |= words.flag("fleet");
                 let time = words.maybe().map(|time| duration(&time)).transpose()?;
                 self.advance(time.unwrap_or_default());
                 self.start(out);
@@ -151,6 +154,10 @@ impl Stage {
             .map(|(session, state)| (session, found(state)))
             .collect();
         self.engine = Engine::new(7);
+        if self.is_in_fleet {
+            let engine = std::mem::replace(&mut self.engine, Engine::new(7));
+            self.engine = engine.with_unnamed(Agent::unnamed_on("desk"));
+        }
         let found = !sessions.is_empty();
         for (session, state) in sessions {
             self.step(

@@ -109,10 +109,13 @@ impl Engine {
 
     /// Lets other machines take the unread messages of an agent whose conversations have ended here.
     pub(super) fn release(&mut self, step: &mut Step<'_>, agent: Agent) {
+        let now = self.timers.steady(step.now);
+        if let Some(at) = self.outbox.next_release(&agent, self.rule(step.now)) {
+            self.conversations.look_at(at, &agent);
+        }
         if !self.shares_messages() {
             return;
         }
-        let now = self.timers.steady(step.now);
         self.conversations.look_after_start(now, &agent);
         let rule = ReadRule {
             now,
