@@ -188,6 +188,37 @@ fn f12_timers_of_a_second_primary_are_written_to_the_one_that_stays() {
 }
 
 #[test]
+fn f12_timer_that_completes_on_both_primaries_is_marked_on_the_new_one() {
+    let old = Server::start();
+    let new = old.standby();
+    let (left, right) = (Proxy::to(old.socket()), Proxy::to(old.socket()));
+    let one = soon_back(&left.url(), "one");
+    let _two = soon_back(&right.url(), "two");
+    joined(&old, "one");
+    joined(&old, "two");
+    let id = make_due(&one, 12.0, None);
+    look_for("the timer on the standby", || {
+        let out = new.try_sql("SELECT count(*) FROM abide.timer");
+        (String::from_utf8_lossy(&out.stdout).trim() == "1").then_some(())
+    });
+    new.sql("SELECT pg_promote()");
+    right.redirect(new.socket());
+    look_for("a new timeline", || {
+        let noticed = "SELECT count(*) FROM abide.fleet WHERE went_back_ms > 0";
+        (new.sql(noticed) == "1").then_some(())
+    });
+    // Nothing that is lost can have told it, since it is due later.
+    let later = "SELECT count(*) FROM abide.timer, abide.fleet WHERE due_ms > went_back_ms";
+    assert_eq!(new.sql(later), "1");
+    let marked = "SELECT count(*) FROM abide.message WHERE told_ms IS NOT NULL";
+    for (server, marks) in [(&old, "0"), (&new, "1")] {
+        completed_once(server, &id);
+        assert_eq!(server.sql(marked), marks);
+    }
+    assert_eq!(owner_of(&new, "one"), "two");
+}
+
+#[test]
 fn f10_message_of_an_adopted_timer_is_marked_after_the_database_has_lost_commits() {
     let server = Server::start();
     let (one, two) = (machine(&server, "one"), machine(&server, "two"));

@@ -88,6 +88,9 @@ pub struct LoadedShard {
     /// Fleet time until which the database may have lost commits: what was told of timers that were due by then may be
     /// missing from it.
     pub went_back: Steady,
+    /// True if the machine that made the shard was not seen since the database lost commits: it may still write to the
+    /// server that was replaced, and tell there what is told here.
+    pub may_be_told_elsewhere: bool,
 }
 
 /// Questions that are open after these records, in the order in which they were recorded.

@@ -23,6 +23,8 @@ pub(super) struct Adopted {
     timers: BTreeMap<u64, ShardId>,
     messages: BTreeMap<u64, ShardId>,
     notes: BTreeMap<ShardId, Arc<str>>,
+    /// Shards whose machines may still tell their timers, on a server that was replaced.
+    told_elsewhere: BTreeSet<ShardId>,
     /// Shards that were here and are not any more.
     unloaded: BTreeSet<ShardId>,
 }
@@ -35,6 +37,12 @@ impl Adopted {
             .get(&timer.number)
             .filter(|_| timer.conditional)?;
         self.notes.get(shard).cloned()
+    }
+
+    /// True if the machine that made a timer may still tell it.
+    pub(super) fn may_be_told_elsewhere(&self, timer: u64) -> bool {
+        let shard = self.timers.get(&timer);
+        shard.is_some_and(|shard| self.told_elsewhere.contains(shard))
     }
 
     /// Notes that a message belongs to the shard of its timer.
@@ -71,6 +79,9 @@ impl Engine {
                     .map(|message| (message.number, shard));
                 self.adopted.messages.extend(numbers);
                 self.adopted.notes.insert(shard, note);
+                if loaded.may_be_told_elsewhere {
+                    self.adopted.told_elsewhere.insert(shard);
+                }
                 Origin::Adopted
             }
         };
@@ -130,6 +141,7 @@ impl Engine {
         self.adopted.timers.retain(|_, of| *of != shard);
         self.adopted.messages.retain(|_, of| *of != shard);
         self.adopted.notes.remove(&shard);
+        self.adopted.told_elsewhere.remove(&shard);
         self.adopted.unloaded.insert(shard);
     }
 

@@ -543,7 +543,7 @@ impl Engine {
             Status::Running(_) | Status::Paused { .. } | Status::Stopped => Millis(0),
         };
         let due = Steady(self.timers.steady(step.now).0.saturating_sub(late.0));
-        if due < self.went_back {
+        if due < self.went_back || self.adopted.may_be_told_elsewhere(timer.number) {
             self.woken(step, &timer.agent, message.as_slice());
         }
         for call in calls {

@@ -56,6 +56,7 @@ async fn loaded(rows: ShardRows, handle: &Handle) {
         ended: rows.ended,
         messages: rows.messages,
         went_back: rows.went_back,
+        may_be_told_elsewhere: rows.may_be_told_elsewhere,
     };
     handle
         .send_event(Event::ShardLoaded(Box::new(loaded)))

@@ -58,6 +58,9 @@ pub(crate) struct ShardRows {
     pub clients: Vec<ClientRow>,
     /// Fleet time until which the database may have lost commits.
     pub went_back: Steady,
+    /// True if the machine that made the shard has not written a heartbeat since then: it may still use the server that
+    /// was replaced.
+    pub may_be_told_elsewhere: bool,
 }
 
 /// Reads a shard.
@@ -80,9 +83,15 @@ pub(super) fn read(
         approved: Vec::new(),
         clients: Vec::new(),
         went_back: Steady::default(),
+        may_be_told_elsewhere: false,
     };
-    db.for_each("SELECT went_back_ms FROM fleet", &[], &mut |row| {
+    let went_back = format!(
+        "SELECT went_back_ms, (SELECT count(*) FROM ({}) AS unseen) FROM fleet",
+        unseen_since_loss(column(shard))
+    );
+    db.for_each(&went_back, &[], &mut |row| {
         rows.went_back = Steady(row.u64(0)?);
+        rows.may_be_told_elsewhere = rows.note.is_some() && row.u64(1)? > 0;
         Ok(())
     })?;
     if rows.note.is_none() {
@@ -92,6 +101,14 @@ pub(super) fn read(
         rows.clients = deliveries::clients(db, of)?;
     }
     Ok(rows)
+}
+
+/// Query of the machine that made a shard, if it has not written a heartbeat since the database may have lost commits:
+/// such a machine may still use the server that was replaced.
+pub(super) fn unseen_since_loss(shard: i64) -> String {
+    format!(
+        "SELECT 1 FROM machine JOIN fleet ON machine.fleet_time < fleet.went_back_ms WHERE machine.id = {shard}"
+    )
 }
 
 /// Numbers in the rows of an answer.

@@ -284,12 +284,19 @@ impl Writer {
         let shard = column(load.shard);
         // The calls whose answers were to carry these messages are gone.
         let in_answer = Told::IN_ANSWER;
-        let untold = format!(
+        let mut untold = format!(
             "{}; UPDATE message SET told_ms = CASE told_ms WHEN {in_answer} THEN made_ms ELSE told_ms END, \
              told_by = NULL WHERE shard = {shard} AND (told_ms = {in_answer} OR told_by IS NOT NULL) \
              AND seen_ms IS NULL",
             self.owned.fence(&[shard])
         );
+        if load.shard != self.parts.home {
+            untold.push_str(&format!(
+                "; UPDATE message SET told_ms = made_ms WHERE shard = {shard} AND told_ms IS NULL AND seen_ms IS NULL \
+                 AND EXISTS ({})",
+                shard_rows::unseen_since_loss(shard)
+            ));
+        }
         let marked = match &self.link {
             Some(link) => link.transact(&untold, &[]).await.map_err(unreachable),
             None => Err(no_connection()),
