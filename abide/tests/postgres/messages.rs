@@ -1,5 +1,7 @@
 //! Messages of agents that are connected to another machine than the one that made them.
 
+use std::process::Stdio;
+
 use harness::postgres::Server;
 use harness::{Abide, look_for, receive, said_to};
 use serde_json::{Value, json};
@@ -111,6 +113,51 @@ fn f54_one_of_two_machines_tells_a_message() {
     let mut known = ids;
     known.sort();
     assert_eq!(told, known);
+}
+
+#[test]
+fn message_of_an_agent_that_is_connected_to_two_machines_stays_where_it_is() {
+    let server = Server::start();
+    let machines = ["one", "two"].map(|name| machine(&server, name));
+    let mut fronts = machines.each_ref().map(|abide| {
+        let mut front = abide.command(["mcp", "--agent", "ann"]);
+        front.stdin(Stdio::piped()).stdout(Stdio::null());
+        front.spawn().expect("a front")
+    });
+    let connected = "SELECT count(*) FROM abide.machine WHERE agents = ARRAY['ann']";
+    look_for("two heartbeats that name the agent", || {
+        (server.sql(connected) == "2").then_some(())
+    });
+    mission(&machines[0], "ann", 0.2);
+    look_for("a message", || (unseen(&server) == "1").then_some(()));
+    server.sql(
+        "CREATE TABLE moved (n int); \
+         CREATE FUNCTION moved() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.moved VALUES (1); \
+         RETURN NEW; END $$; CREATE TRIGGER moved BEFORE UPDATE ON abide.message FOR EACH ROW \
+         WHEN (NEW.shard <> OLD.shard) EXECUTE FUNCTION moved()",
+    );
+    // A message is taken after a heartbeat, before the next one is sent.
+    let heartbeats = "SELECT string_agg(heartbeat::text, ' ' ORDER BY name) FROM abide.machine";
+    let heartbeats = || -> Vec<u64> {
+        let both = server.sql(heartbeats);
+        both.split(' ').filter_map(|n| n.parse().ok()).collect()
+    };
+    let before = heartbeats();
+    look_for("three more heartbeats of both", || {
+        let now = heartbeats();
+        let all_beat = now.iter().zip(&before).all(|(now, then)| *now >= then + 3);
+        all_beat.then_some(())
+    });
+    assert_eq!(server.sql("SELECT count(*) FROM moved"), "0");
+    // It moves when its agent is connected to the other machine only.
+    fronts[0].kill().expect("the front runs");
+    look_for("the message on the other machine", || {
+        (server.sql("SELECT count(*) FROM moved") == "1").then_some(())
+    });
+    fronts[1].kill().expect("the front runs");
+    for mut front in fronts {
+        front.wait().expect("the front ends");
+    }
 }
 
 #[test]

@@ -101,8 +101,10 @@ impl ClientRecord {
 
 /// Readers of messages that are connected to this machine.
 pub struct ConnectedReaders {
-    /// Agents.
+    /// Agents with an open connection.
     pub agents: BTreeSet<String>,
+    /// Agents with calls that wait for messages.
+    pub waiting: BTreeSet<String>,
     /// Conversations of agents that a client can resume, also on another machine.
     pub conversations: Vec<(String, Conversation)>,
 }
@@ -145,8 +147,13 @@ impl Clients {
         ConnectionGuard(self.clone(), connection.to_owned())
     }
 
-    /// Agents and conversations with an open connection.
-    pub fn connected_readers(&self) -> ConnectedReaders {
+    /// Agents with an open connection.
+    pub fn connected_agents(&self) -> BTreeSet<String> {
+        lock(&self.connected).values().cloned().collect()
+    }
+
+    /// Agents and conversations with an open connection, and these agents whose calls wait.
+    pub fn connected_readers(&self, waiting: BTreeSet<String>) -> ConnectedReaders {
         let known = lock(&self.known);
         let connected = lock(&self.connected);
         let records = known
@@ -163,6 +170,7 @@ impl Clients {
                 })
                 .collect(),
             agents: connected.values().cloned().collect(),
+            waiting,
         }
     }
 
@@ -302,7 +310,7 @@ mod tests {
             let found = later.find("a", kind, Some(session));
             assert_eq!(found, Some((client(session), live)), "{session}");
         }
-        let readers = later.connected_readers();
+        let readers = later.connected_readers(BTreeSet::new());
         assert_eq!(readers.agents, ["a".to_owned()].into());
         let live = [("a".to_owned(), kind.conversation("2"))];
         assert_eq!(
@@ -310,7 +318,9 @@ mod tests {
             "the other one is not connected"
         );
         drop(there);
-        assert!(later.connected_readers().conversations.is_empty());
+        assert!(later.connected_agents().is_empty());
+        let readers = later.connected_readers(BTreeSet::new());
+        assert!(readers.conversations.is_empty());
         assert_eq!(later.find("a", kind, None), Some((client("1"), false)));
         assert_eq!(later.find("a", kind, Some("9")), None);
         let both = ["2", "1"].map(|session| kind.conversation(session));

@@ -179,6 +179,7 @@ impl Runtime {
             parts,
         ));
         if let Some(opened) = fleet {
+            opened.fleet.set_clients(handle.clients().clone());
             tokio::spawn(shards::take_messages(opened.fleet.clone(), handle.clone()));
             tokio::spawn(shards::forward(opened, handle.clone()));
         }

@@ -39,7 +39,7 @@ pub use held::CommandAnswer;
 pub(crate) use load::Of;
 pub(crate) use postgres::{
     Address as PostgresAddress, Link, OpenedFleet, OwnMachine, SCHEMA_VERSION, ShardChange,
-    ShardRows, TIMELINE,
+    ShardRows, TIMELINE, text_array,
 };
 pub use postgres::{
     DirectoryFacts, DirectoryRow, DirectoryState, InvalidAddress, ServerFacts, TimerElsewhere,

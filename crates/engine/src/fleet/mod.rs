@@ -21,6 +21,7 @@ pub use identity::MachineIdentity;
 pub(crate) use runner::{Runner, RunnerParts};
 pub(crate) use statements::bell;
 
+use crate::clients::Clients;
 use crate::clock::{Clock, SystemClock, pause};
 use crate::machine_link::OtherMachines;
 
@@ -39,6 +40,8 @@ pub struct Fleet {
     due: Arc<watch::Sender<Due>>,
     /// Links to the other machines, once they are started. Without a fleet secret there are none.
     others: Arc<OnceLock<Arc<OtherMachines>>>,
+    /// Clients of this machine, once they are known.
+    clients: Arc<OnceLock<Arc<Clients>>>,
 }
 
 /// Reason for fast heartbeats.
@@ -156,6 +159,11 @@ impl Fleet {
     /// Sets the other machines, once.
     pub fn set_others(&self, machines: Arc<OtherMachines>) {
         let _ = self.others.set(machines);
+    }
+
+    /// Sets the clients of this machine, once. Heartbeats say which agents are connected.
+    pub(crate) fn set_clients(&self, clients: Arc<Clients>) {
+        let _ = self.clients.set(clients);
     }
 
     /// Waits until a heartbeat finds a frame for this machine.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use abide_core::fleet::effect::{Effect, Event, Statement};
 use abide_core::fleet::version::{Program, WriteRefusal};
@@ -14,6 +14,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use super::identity::{read_line, write_line};
 use super::statements::{self, Read};
 use super::{Due, Fleet, FleetState, Introduction, MAX_EVENTS, MachineIdentity, Ownership};
+use crate::clients::Clients;
 use crate::clock::{Clock, SystemClock, TimerFd, boot_id};
 use crate::config::Paths;
 use crate::entropy;
@@ -49,6 +50,8 @@ pub(crate) struct Runner {
     rung: Arc<Notify>,
     /// Notified when a heartbeat finds a frame for this machine.
     frame_waits: Arc<Notify>,
+    /// Clients of this machine, once they are known.
+    clients: Arc<OnceLock<Arc<Clients>>>,
     /// SQL to send before the next statement.
     extra: VecDeque<String>,
     /// Machines to notify after it: a shard was requested from them.
@@ -70,12 +73,14 @@ impl Runner {
         };
         let (published, state) = watch::channel(Arc::new(state));
         let frame_waits = Arc::<Notify>::default();
+        let clients = Arc::<OnceLock<_>>::default();
         let fleet = Fleet {
             state,
             frame_waits: frame_waits.clone(),
             events: sender,
             due: Arc::new(due_sender),
             others: Arc::default(),
+            clients: clients.clone(),
         };
         let line = read_line(&parts.paths, boot_id());
         let runner = Runner {
@@ -88,6 +93,7 @@ impl Runner {
             flight: None,
             rung: Arc::default(),
             frame_waits,
+            clients,
             extra: VecDeque::new(),
             requested: Vec::new(),
             line,
@@ -275,7 +281,9 @@ impl Runner {
             }
             let mut sql = std::mem::take(&mut self.extra);
             let (identity, own) = (&self.parts.identity, &self.parts.introduction);
-            sql.push_back(statements::sql(identity, own, statement));
+            let agents = self.clients.get().map(|clients| clients.connected_agents());
+            let agents = agents.unwrap_or_default();
+            sql.push_back(statements::sql(identity, own, &agents, statement));
             self.flight = Some(Box::pin(carry_out(
                 self.parts.address.clone(),
                 self.link.clone(),

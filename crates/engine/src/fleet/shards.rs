@@ -86,11 +86,10 @@ pub(crate) async fn take_messages(fleet: Fleet, handle: Handle) {
         if !is_shared {
             continue;
         }
-        let mut readers = handle.clients().connected_readers();
         let waiting = fleet.due().waiting;
-        let waiting = waiting.iter().map(|agent| agent.0.to_string());
-        readers.agents.extend(waiting);
-        if !readers.agents.is_empty() {
+        let waiting = waiting.iter().map(|agent| agent.0.to_string()).collect();
+        let readers = handle.clients().connected_readers(waiting);
+        if !readers.agents.is_empty() || !readers.waiting.is_empty() {
             handle.store().take_messages(readers);
         }
     }

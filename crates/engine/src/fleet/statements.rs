@@ -1,7 +1,7 @@
 //! Statements of the membership as SQL, and their answers. Each is one transaction in one network flight, as text: the
 //! values are numbers and names of a form that was checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use abide_core::fleet::version::Version;
@@ -14,7 +14,7 @@ use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
 use super::{Introduction, Machine, MachineIdentity};
 use crate::secret;
-use crate::store::TIMELINE;
+use crate::store::{TIMELINE, text_array};
 
 /// Clock of the database in milliseconds.
 const CLOCK: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
@@ -22,14 +22,19 @@ const CLOCK: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 const MACHINE: &str = "'machine', id, claim, boot, standing, heartbeat, pace, fleet_time, written, lost_after, name, \
      labels, version, encode(public_key, 'hex'), encode(mac, 'hex'), declared_lost";
 
-/// SQL of a statement.
-pub(super) fn sql(me: &MachineIdentity, own: &Introduction, statement: &Statement) -> String {
+/// SQL of a statement. `agents` are those that are connected to this machine.
+pub(super) fn sql(
+    me: &MachineIdentity,
+    own: &Introduction,
+    agents: &BTreeSet<String>,
+    statement: &Statement,
+) -> String {
     let id = signed(me.id.0);
     match statement {
         Statement::Look => look(id, &Scope::All, &[]),
         Statement::Beat(beat) => format!(
             "SET LOCAL synchronous_commit = off; {}; {}",
-            heartbeat(id, beat),
+            heartbeat(id, beat, agents),
             look(id, &beat.scope, &beat.shards)
         ),
         Statement::Enter {
@@ -129,14 +134,15 @@ pub(crate) fn bell(machine: MachineId) -> String {
     format!("abide_look_{:016x}", machine.0)
 }
 
-fn heartbeat(id: i64, beat: &Beat) -> String {
+fn heartbeat(id: i64, beat: &Beat, agents: &BTreeSet<String>) -> String {
     format!(
-        "UPDATE machine SET heartbeat = {}, pace = '{}', standing = '{}', fleet_time = {}, written = {CLOCK} \
-         WHERE id = {id} AND claim = {} AND heartbeat < {} AND standing IN ('member', 'left') RETURNING 'beaten'",
+        "UPDATE machine SET heartbeat = {}, pace = '{}', standing = '{}', fleet_time = {}, written = {CLOCK}, \
+         agents = {} WHERE id = {id} AND claim = {} AND heartbeat < {} AND standing IN ('member', 'left') RETURNING 'beaten'",
         beat.heartbeat,
         pace_word(beat.pace),
         standing_word(beat.standing),
         number(beat.fleet_time.map(|time| time.0)),
+        text_array(agents),
         signed(beat.claim.0),
         beat.heartbeat,
     )

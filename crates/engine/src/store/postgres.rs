@@ -41,6 +41,7 @@ pub(crate) use link::{Address, Link};
 pub(super) use reads::Reads;
 pub(crate) use schema::{TIMELINE, VERSION as SCHEMA_VERSION};
 pub(crate) use shard_rows::{ShardChange, ShardRows};
+pub(crate) use sharing::text_array;
 pub use timer_marks::TimerMarks;
 use writer::{Job, Trouble, Writer, WriterParts, unreachable};
 

@@ -181,6 +181,7 @@ const MIGRATIONS: &[&str] = &[
         PRIMARY KEY (shard, agent, kind)
     )",
     "DROP TABLE presence; ALTER TABLE message ADD COLUMN released BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE machine ADD COLUMN agents TEXT[] NOT NULL DEFAULT '{}'",
 ];
 
 /// Version of the schema that this program writes.

@@ -73,6 +73,12 @@ fn quoted(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
+/// Texts as an array.
+pub(crate) fn text_array<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
+    let quoted: Vec<String> = texts.into_iter().map(|text| quoted(text)).collect();
+    format!("ARRAY[{}]::text[]", quoted.join(", "))
+}
+
 impl Writer {
     /// Statements beside the rows of a transaction, if it makes timers.
     pub(super) fn time_check(&self, transaction: &Transaction) -> Option<TimeCheck> {
@@ -116,14 +122,17 @@ impl Writer {
         }
     }
 
-    /// Takes the unread messages of other machines for agents that are connected here. One that belongs to a
-    /// conversation is left to it, unless that is connected here, is gone from its machine, or its machine is away.
+    /// Takes the unread messages of other machines for agents that are connected here. One whose agent is connected to
+    /// the machine that has it stays there, unless a call waits here: else it would move with every heartbeat. One that
+    /// belongs to a conversation is left to it, unless that is connected here, is gone from its machine, or its machine
+    /// is away.
     pub(super) async fn take_messages(&mut self, readers: &ConnectedReaders) {
         let home = self.home();
         let (Some(epoch), Some(link)) = (self.home_epoch(), self.link()) else {
             return;
         };
-        let agents: Vec<String> = readers.agents.iter().map(|agent| quoted(agent)).collect();
+        let agents = text_array(readers.agents.union(&readers.waiting));
+        let waiting = text_array(&readers.waiting);
         let here: Vec<String> = (readers.conversations.iter())
             .map(|(agent, conversation)| {
                 let (agent, conversation) = (quoted(agent), quoted(&conversation.0));
@@ -132,12 +141,14 @@ impl Writer {
             .collect();
         let in_answer = Told::IN_ANSWER;
         let sql = format!(
-            "{}; UPDATE message AS m SET shard = {home}, epoch = {epoch}, batch = 0 FROM shard AS s \
-             WHERE s.id = m.shard AND m.shard <> {home} AND m.agent = ANY(ARRAY[{}]) AND m.seen_ms IS NULL \
+            "{}; UPDATE message AS m SET shard = {home}, epoch = {epoch}, batch = 0 \
+             FROM shard AS s LEFT JOIN machine AS holder ON holder.id = s.owner \
+             WHERE s.id = m.shard AND m.shard <> {home} AND m.agent = ANY({agents}) AND m.seen_ms IS NULL \
              AND m.told_by IS NULL AND m.told_ms IS DISTINCT FROM {in_answer} \
-             AND (m.conversation IS NULL OR m.released = 1 OR s.owner <> s.id{}) RETURNING m.number",
+             AND ((m.conversation IS NULL OR m.released = 1 OR s.owner <> s.id) \
+             AND (m.agent = ANY({waiting}) OR m.agent <> ALL(coalesce(holder.agents, '{{}}'))){}) \
+             RETURNING m.number",
             self.home_fence(),
-            agents.join(", "),
             here.concat()
         );
         let Ok(answer) = link.transact(&sql, &[]).await else {
