@@ -8,7 +8,7 @@ use serde_json::json;
 use super::common::calendar::Calendar;
 use super::fleet::{joined, make_due, messages_about, named, over, owner_of};
 use super::proxy::{Mode, Proxy};
-use super::{at, harness, made, made_at_last, mission};
+use super::{at, harness, made, made_at_last, make, mission, on, stored};
 
 const YEAR: i64 = 31_536_000;
 
@@ -100,4 +100,30 @@ fn f69_wall_clock_that_is_set_while_a_timer_is_being_made_moves_no_timer() {
             assert!((3_000.0..=3_600.0).contains(&left), "{ahead}: {left}");
         }
     }
+}
+
+#[test]
+fn f24_row_that_is_old_only_by_the_clock_of_its_machine_is_not_removed() {
+    let abide = on(Server::start());
+    abide.start();
+    let ended = ["by a wrong clock", "a year ago", "newest"].map(|text| {
+        let id = made(&make(&abide, text));
+        let stop = json!({"timer_id": id});
+        assert_eq!(abide.post("/v1/tools/stop_timer", &stop).status, 200);
+        id
+    });
+    abide.kill_daemon();
+    let server = abide.server.as_ref().expect("a server");
+    // Another machine, whose calendar was a year behind, has ended the first one while this one was away.
+    let year = YEAR * 1_000;
+    let [wrong, old, _] = &ended;
+    server.sql(&format!(
+        "UPDATE abide.timer SET ended_ms = ended_ms - {year} WHERE id IN ('{wrong}', '{old}'); \
+         UPDATE abide.timer SET over_ms = over_ms - {year} WHERE id = '{old}'"
+    ));
+    abide.start();
+    look_for("the removal of an old timer", || {
+        (!stored(server).contains(old)).then_some(())
+    });
+    assert!(stored(server).contains(wrong));
 }

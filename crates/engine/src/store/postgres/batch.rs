@@ -326,9 +326,10 @@ impl Group {
                     set.join(", ")
                 )
             }
-            Form::Update(condition) => updated(&table, &columns, &from, condition),
+            Form::Update(condition) => updated(&table, &columns, &from, condition, style.schema),
             Form::UpdateEvery => {
-                format!("{} RETURNING 1", updated(&table, &columns, &from, "true"))
+                let sql = updated(&table, &columns, &from, "true", style.schema);
+                format!("{sql} RETURNING 1")
             }
         }
     }
@@ -350,8 +351,7 @@ fn inserted(
     ) {
         let fleet_ms = match style.schema {
             Some(_) => "clock.fleet_ms".to_owned(),
-            // A query of its own is run once for all rows.
-            None => format!("(SELECT {NOW} - clock_ahead_ms FROM fleet WHERE one = 1)"),
+            None => fleet_time(None),
         };
         // The clock of a machine that was paused is behind, so the later of the two times counts.
         values[due] = format!("greatest({}, {total} + {fleet_ms})", values[due]);
@@ -370,11 +370,21 @@ fn inserted(
     )
 }
 
-fn updated(table: &str, columns: &[(&str, String)], from: &[String], condition: &str) -> String {
+fn updated(
+    table: &str,
+    columns: &[(&str, String)],
+    from: &[String],
+    condition: &str,
+    schema: Option<&str>,
+) -> String {
     let (key, rows) = &columns[0];
-    let set: Vec<String> = (columns[1..].iter())
+    let mut set: Vec<String> = (columns[1..].iter())
         .map(|(name, value)| format!("{name} = {value}"))
         .collect();
+    let is_end = |(name, _): &(&str, String)| ["ended_ms", "seen_ms", "closed_ms"].contains(name);
+    if columns.iter().any(is_end) {
+        set.push(format!("over_ms = {}", fleet_time(schema)));
+    }
     let from = match from.is_empty() {
         true => String::new(),
         false => format!(" FROM {}", from.join(", ")),
@@ -384,6 +394,13 @@ fn updated(table: &str, columns: &[(&str, String)], from: &[String], condition: 
          WHERE t.{key} = {rows} AND t.shard = $3 AND {condition}",
         set.join(", ")
     )
+}
+
+/// Query of the fleet time, as the database has it, which is run once for all rows.
+pub(super) fn fleet_time(schema: Option<&str>) -> String {
+    let schema = schema.map(|schema| format!("{schema}."));
+    let schema = schema.unwrap_or_default();
+    format!("(SELECT {NOW} - clock_ahead_ms FROM {schema}fleet WHERE one = 1)")
 }
 
 /// Query that fails unless another query has changed this number of rows.

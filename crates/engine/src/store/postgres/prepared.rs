@@ -186,12 +186,15 @@ mod tests {
         let (_, rows) = sql.split_once(" AS rows), ").expect("a fence");
         assert_eq!(
             rows,
-            "timer_row AS (UPDATE ours.timer AS t SET ended_ms = $10, epoch = $1, batch = $2 FROM fence \
+            format!(
+                "timer_row AS (UPDATE ours.timer AS t SET ended_ms = $10, \
+             over_ms = (SELECT {NOW} - clock_ahead_ms FROM ours.fleet WHERE one = 1), epoch = $1, batch = $2 FROM fence \
              WHERE t.number = $9 AND t.shard = $3 AND t.ended_ms IS NULL), \
              message_row AS (UPDATE ours.message AS t SET told_ms = $12, epoch = $1, batch = $2 FROM fence \
              WHERE t.number = $11 AND t.shard = $3 AND true RETURNING 1) \
              SELECT held, (SELECT CASE count(*) WHEN 1 THEN 0 ELSE ('taken ' || count(*))::bigint END \
              FROM message_row) FROM fence"
+            )
         );
     }
 

@@ -182,6 +182,8 @@ const MIGRATIONS: &[&str] = &[
     )",
     "DROP TABLE presence; ALTER TABLE message ADD COLUMN released BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE machine ADD COLUMN agents TEXT[] NOT NULL DEFAULT '{}'",
+    "ALTER TABLE timer ADD COLUMN over_ms BIGINT; ALTER TABLE message ADD COLUMN over_ms BIGINT; \
+     ALTER TABLE question ADD COLUMN over_ms BIGINT",
 ];
 
 /// Version of the schema that this program writes.

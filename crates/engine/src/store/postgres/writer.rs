@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::SqlState;
 
+use super::batch::fleet_time;
 use super::link::{ATTEMPTS, Address, Link, LinkFault, collision_pause};
 use super::ownership::{Owned, column};
 use super::prepared::Prepared;
@@ -529,13 +530,19 @@ impl Writer {
         Err(fault.into())
     }
 
-    /// Removes old rows, as [`Store::prune`](crate::store::Store::prune) says. The newest row of each table stays.
+    /// Removes old rows, as [`Store::prune`](crate::store::Store::prune) says. The newest row of each table stays. The
+    /// times in a row are of the machine that wrote it, whose clock may be wrong, so a row must also be old by the time
+    /// of the fleet.
     async fn prune(&mut self, before_ms: u64) -> Result<usize, StoreFault> {
         if let Some(refusal) = self.refusal() {
             return Err(refusal);
         }
         let shards: Vec<i64> = self.owned.usable().collect();
-        let of = format!("shard = ANY(ARRAY{shards:?}::bigint[])");
+        let keep = SystemClock.now().wall.0.saturating_sub(before_ms);
+        let of = format!(
+            "shard = ANY(ARRAY{shards:?}::bigint[]) AND coalesce(over_ms, 0) <= {} - {keep}",
+            fleet_time(None)
+        );
         let messages = format!(
             "(SELECT number FROM message WHERE {of} AND seen_ms < {before_ms} \
              AND number < (SELECT max(number) FROM message) ORDER BY number LIMIT {PRUNE_BATCH})"
