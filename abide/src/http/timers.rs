@@ -87,13 +87,17 @@ pub async fn list(
 }
 
 fn statuses(given: Option<&str>) -> Result<Vec<String>, Problem> {
+    let known: Vec<&str> = TimerStatus::ALL
+        .iter()
+        .map(|status| status.as_str())
+        .collect();
     let words = given.into_iter().flat_map(|given| given.split(','));
     words
         .map(|word| match TimerStatus::of(word) {
             Some(_) => Ok(word.to_owned()),
             None => Err(Problem::bad_input(format!(
                 "`status` must be one or more of {}; got {}",
-                TimerStatus::ALL.map(TimerStatus::as_str).join(","),
+                known.join(","),
                 tools::shown(word)
             ))),
         })

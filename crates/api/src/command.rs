@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::words::words;
 use crate::{Activity, SessionStatus, SessionSummary};
 
 /// Fields of a `shell` result.
@@ -23,29 +24,15 @@ pub struct ShellResult {
     pub activity: Option<Activity>,
 }
 
-/// Status of a `shell` call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-#[schemars(inline)]
-pub enum ShellStatus {
-    Success,
-    Error,
-    TimeoutError,
-    FatalError,
-    Running,
-}
-
-impl ShellStatus {
-    /// The word after `STATUS:`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ShellStatus::Success => "SUCCESS",
-            ShellStatus::Error => "ERROR",
-            ShellStatus::TimeoutError => "TIMEOUT_ERROR",
-            ShellStatus::FatalError => "FATAL_ERROR",
-            ShellStatus::Running => "RUNNING",
-        }
-    }
+words! {
+    /// Status of a `shell` call.
+    ShellStatus {
+        Success = "SUCCESS",
+        Error = "ERROR",
+        TimeoutError = "TIMEOUT_ERROR",
+        FatalError = "FATAL_ERROR",
+        Running = "RUNNING",
+    };
 }
 
 /// Fields of an `execute_command` result.

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::words::words;
+
 /// Fleet as this machine knows it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Machines")]
@@ -40,17 +42,16 @@ pub struct FleetMachine {
     pub as_of: u64,
 }
 
-/// State of a machine. `alive`: its heartbeat rises; `unreachable`: it stands still; `left`: in order; `revoked`: a person
-/// expelled it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum MachineState {
-    Here,
-    Alive,
-    Unreachable,
-    Left,
-    Revoked,
+words! {
+    /// State of a machine. `alive`: its heartbeat rises; `unreachable`: it stands still; `left`: in order; `revoked`: a person
+    /// expelled it.
+    MachineState {
+        Here = "here",
+        Alive = "alive",
+        Unreachable = "unreachable",
+        Left = "left",
+        Revoked = "revoked",
+    };
 }
 
 /// Result of an act on a machine.

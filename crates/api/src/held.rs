@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Id;
+use crate::words::words;
 
 /// Fields of the result of a command that was not started.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -21,16 +22,15 @@ pub struct NotStartedResult {
     pub rule: Option<String>,
 }
 
-/// Status of a command that was not started: refused by a rule or a person, held until a person says yes, expired because
-/// nobody answered within a day, or withdrawn with its call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum NotStartedStatus {
-    Refused,
-    Held,
-    Expired,
-    Withdrawn,
+words! {
+    /// Status of a command that was not started: refused by a rule or a person, held until a person says yes, expired because
+    /// nobody answered within a day, or withdrawn with its call.
+    NotStartedStatus {
+        Refused = "refused",
+        Held = "held",
+        Expired = "expired",
+        Withdrawn = "withdrawn",
+    };
 }
 
 /// Result of a tool that starts commands.

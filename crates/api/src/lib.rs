@@ -32,6 +32,7 @@ mod status;
 mod terminal;
 mod timer;
 mod tool;
+mod words;
 
 pub use command::{ExecuteCommandResult, ShellResult, ShellStatus};
 pub use event::{Hello, SessionPulse};

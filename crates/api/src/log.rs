@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::words::words;
+
 /// Consecutive lines of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LogLines {
@@ -37,15 +39,14 @@ pub struct LogLine {
     pub matches: Vec<LogRange>,
 }
 
-/// Stream of a line; `both`: begun by one stream, continued by the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum LogStream {
-    Stdout,
-    Stderr,
-    Both,
-    Pty,
+words! {
+    /// Stream of a line; `both`: begun by one stream, continued by the other.
+    LogStream {
+        Stdout = "stdout",
+        Stderr = "stderr",
+        Both = "both",
+        Pty = "pty",
+    };
 }
 
 /// Part of a text that has a style, in UTF-16 code units.

@@ -6,39 +6,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Id;
+use crate::words::words;
 
-/// Decision about a command: it is started, a person is asked first, or it is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum PolicyDecision {
-    Allow,
-    Ask,
-    Deny,
-}
+words! {
+    /// Decision about a command: it is started, a person is asked first, or it is refused.
+    PolicyDecision {
+        Allow = "allow",
+        Ask = "ask",
+        Deny = "deny",
+    } from Action;
 
-impl From<Action> for PolicyDecision {
-    fn from(action: Action) -> Self {
-        match action {
-            Action::Allow => PolicyDecision::Allow,
-            Action::Ask => PolicyDecision::Ask,
-            Action::Deny => PolicyDecision::Deny,
-        }
-    }
-}
-
-/// Origin of a rule: abide itself, the configuration file, or an answer of a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(inline)]
-pub enum RuleSource {
-    #[serde(rename = "built-in")]
-    BuiltIn,
-    #[serde(rename = "configuration")]
-    Configuration,
-    #[serde(rename = "always")]
-    Always,
-    #[serde(rename = "this agent")]
-    ThisAgent,
+    /// Origin of a rule: abide itself, the configuration file, or an answer of a person.
+    RuleSource {
+        BuiltIn = "built-in",
+        Configuration = "configuration",
+        Always = "always",
+        ThisAgent = "this agent",
+    };
 }
 
 /// One rule.

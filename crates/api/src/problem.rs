@@ -3,90 +3,71 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Cause of an answer that says no. Programs decide by it, never by the sentence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorCode {
+/// Defines the error codes, each with its word and its HTTP status.
+macro_rules! error_codes {
+    ($($(#[$about:meta])* $code:ident = $word:literal, $status:literal;)*) => {
+        /// Cause of an answer that says no. Programs decide by it, never by the sentence.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum ErrorCode {
+            $($(#[$about])* $code,)*
+        }
+
+        impl ErrorCode {
+            /// Last word of `type` in a problem.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(ErrorCode::$code => $word,)*
+                }
+            }
+
+            /// HTTP status.
+            pub const fn status(self) -> u16 {
+                match self {
+                    $(ErrorCode::$code => $status,)*
+                }
+            }
+        }
+    };
+}
+
+error_codes! {
     /// The request itself is wrong.
-    BadInput,
+    BadInput = "bad-input", 400;
     /// The caller has to log in or to send the token.
-    Unauthorized,
+    Unauthorized = "unauthorized", 401;
     /// The caller may not do this.
-    Forbidden,
+    Forbidden = "forbidden", 403;
     /// The thing does not exist, or it belongs to another agent.
-    NotFound,
+    NotFound = "not-found", 404;
     /// The path exists and has no such method.
-    MethodNotAllowed,
+    MethodNotAllowed = "method-not-allowed", 405;
     /// The state of the thing does not allow this.
-    Conflict,
+    Conflict = "conflict", 409;
     /// The request is larger than a limit.
-    TooLarge,
+    TooLarge = "too-large", 413;
     /// The body is not JSON.
-    NotJson,
+    NotJson = "not-json", 415;
     /// The requested range is not in the log.
-    NoSuchRange,
+    NoSuchRange = "no-such-range", 416;
     /// The path is for WebSockets only.
-    UpgradeRequired,
+    UpgradeRequired = "upgrade-required", 426;
     /// A limit on the number of things or calls is reached.
-    TooMany,
+    TooMany = "too-many", 429;
     /// Something outside of abide failed.
-    Fault,
+    Fault = "fault", 500;
     /// The daemon is stopping.
-    Stopping,
+    Stopping = "stopping", 503;
     /// Nothing could be recorded, so nothing was done.
-    StorageFull,
+    StorageFull = "storage-full", 507;
     /// The machine of the fleet that could answer cannot be reached.
-    Unreachable,
+    Unreachable = "unreachable", 504;
     /// The database does not answer, so it is not known whether the request was recorded.
-    OutcomeUnknown,
+    OutcomeUnknown = "outcome-unknown", 504;
     /// The HTTP library refused the request.
-    Refused,
+    Refused = "refused", 400;
 }
 
 impl ErrorCode {
-    /// Last word of `type` in a problem.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            ErrorCode::BadInput => "bad-input",
-            ErrorCode::Unauthorized => "unauthorized",
-            ErrorCode::Forbidden => "forbidden",
-            ErrorCode::NotFound => "not-found",
-            ErrorCode::MethodNotAllowed => "method-not-allowed",
-            ErrorCode::Conflict => "conflict",
-            ErrorCode::TooLarge => "too-large",
-            ErrorCode::NotJson => "not-json",
-            ErrorCode::NoSuchRange => "no-such-range",
-            ErrorCode::UpgradeRequired => "upgrade-required",
-            ErrorCode::TooMany => "too-many",
-            ErrorCode::Fault => "fault",
-            ErrorCode::Stopping => "stopping",
-            ErrorCode::StorageFull => "storage-full",
-            ErrorCode::Unreachable => "unreachable",
-            ErrorCode::OutcomeUnknown => "outcome-unknown",
-            ErrorCode::Refused => "refused",
-        }
-    }
-
-    /// HTTP status.
-    pub const fn status(self) -> u16 {
-        match self {
-            ErrorCode::BadInput | ErrorCode::Refused => 400,
-            ErrorCode::Unauthorized => 401,
-            ErrorCode::Forbidden => 403,
-            ErrorCode::NotFound => 404,
-            ErrorCode::MethodNotAllowed => 405,
-            ErrorCode::Conflict => 409,
-            ErrorCode::TooLarge => 413,
-            ErrorCode::NotJson => 415,
-            ErrorCode::NoSuchRange => 416,
-            ErrorCode::UpgradeRequired => 426,
-            ErrorCode::TooMany => 429,
-            ErrorCode::Fault => 500,
-            ErrorCode::Stopping => 503,
-            ErrorCode::Unreachable | ErrorCode::OutcomeUnknown => 504,
-            ErrorCode::StorageFull => 507,
-        }
-    }
-
     /// Cause of an answer with this HTTP status, as far as the status tells.
     pub const fn of_status(status: u16) -> Self {
         match status {

@@ -4,17 +4,17 @@ use abide_core::{QuestionId, SessionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::words::words;
 use crate::{Id, QuestionCommand};
 
-/// Subject of a question. `idle`: the session is idle, wait longer? `command`: the command was not started, may it run?
-/// `connection`: a connection of its sandbox waits, may it go on?
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum QuestionAbout {
-    Idle,
-    Command,
-    Connection,
+words! {
+    /// Subject of a question. `idle`: the session is idle, wait longer? `command`: the command was not started, may it run?
+    /// `connection`: a connection of its sandbox waits, may it go on?
+    QuestionAbout {
+        Idle = "idle",
+        Command = "command",
+        Connection = "connection",
+    };
 }
 
 /// A decision that only a person can take.

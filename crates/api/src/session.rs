@@ -2,9 +2,10 @@
 
 use abide_core::SessionId;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::Id;
+use crate::words::words;
 
 /// Part that every result about a session has.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -51,126 +52,56 @@ pub struct Process {
     pub command: String,
 }
 
-/// State of a session in a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum SessionStatus {
-    Running,
-    Exited,
-    Failed,
-    Unreachable,
-    Lost,
-}
+words! {
+    /// State of a session in a result.
+    SessionStatus {
+        Running = "running",
+        Exited = "exited",
+        Failed = "failed",
+        Unreachable = "unreachable",
+        Lost = "lost",
+    };
 
-/// State of a session in a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum SessionState {
-    Starting,
-    Running,
-    Ending,
-    Background,
-    Ended,
-    Failed,
-    Unreachable,
-    Lost,
-}
+    /// State of a session in a list.
+    SessionState {
+        Starting = "starting",
+        Running = "running",
+        Ending = "ending",
+        Background = "background",
+        Ended = "ended",
+        Failed = "failed",
+        Unreachable = "unreachable",
+        Lost = "lost",
+    };
 
-impl SessionState {
-    /// The word in a list.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            SessionState::Starting => "starting",
-            SessionState::Running => "running",
-            SessionState::Ending => "ending",
-            SessionState::Background => "background",
-            SessionState::Ended => "ended",
-            SessionState::Failed => "failed",
-            SessionState::Unreachable => "unreachable",
-            SessionState::Lost => "lost",
-        }
-    }
-}
+    /// Cause of the end of a session.
+    SessionEnd {
+        Exited = "exited",
+        Signaled = "signaled",
+        Deadline = "deadline",
+        IdleDeclined = "idle_declined",
+        User = "user",
+        Agent = "agent",
+        Inactivity = "inactivity",
+        OutOfMemory = "out_of_memory",
+        Sandbox = "sandbox",
+        Lost = "lost",
+    } from abide_core::session::End;
 
-/// Cause of the end of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum SessionEnd {
-    Exited,
-    Signaled,
-    Deadline,
-    IdleDeclined,
-    User,
-    Agent,
-    Inactivity,
-    OutOfMemory,
-    Sandbox,
-    Lost,
-}
+    /// Mechanism that keeps track of a process tree.
+    Containment {
+        Cgroup = "cgroup",
+        PidNamespace = "pid_namespace",
+        Subreaper = "subreaper",
+    } from abide_core::session::Containment;
 
-impl From<abide_core::session::End> for SessionEnd {
-    fn from(end: abide_core::session::End) -> Self {
-        use abide_core::session::End;
-        match end {
-            End::Exited => SessionEnd::Exited,
-            End::Signaled => SessionEnd::Signaled,
-            End::Deadline => SessionEnd::Deadline,
-            End::IdleDeclined => SessionEnd::IdleDeclined,
-            End::User => SessionEnd::User,
-            End::Agent => SessionEnd::Agent,
-            End::Inactivity => SessionEnd::Inactivity,
-            End::OutOfMemory => SessionEnd::OutOfMemory,
-            End::Sandbox => SessionEnd::Sandbox,
-            End::Lost => SessionEnd::Lost,
-        }
-    }
-}
-
-/// Mechanism that keeps track of a process tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum Containment {
-    Cgroup,
-    PidNamespace,
-    Subreaper,
-}
-
-impl From<abide_core::session::Containment> for Containment {
-    fn from(by: abide_core::session::Containment) -> Self {
-        use abide_core::session::Containment as By;
-        match by {
-            By::Cgroup => Containment::Cgroup,
-            By::PidNamespace => Containment::PidNamespace,
-            By::Subreaper => Containment::Subreaper,
-        }
-    }
-}
-
-/// Mechanism that enforces a sandbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum SandboxedBy {
-    Namespaces,
-    Bubblewrap,
-    Landlock,
-    Off,
-}
-
-impl From<abide_core::SandboxedBy> for SandboxedBy {
-    fn from(by: abide_core::SandboxedBy) -> Self {
-        use abide_core::SandboxedBy as By;
-        match by {
-            By::Namespaces => SandboxedBy::Namespaces,
-            By::Bubblewrap => SandboxedBy::Bubblewrap,
-            By::Landlock => SandboxedBy::Landlock,
-            By::Off => SandboxedBy::Off,
-        }
-    }
+    /// Mechanism that enforces a sandbox.
+    SandboxedBy {
+        Namespaces = "namespaces",
+        Bubblewrap = "bubblewrap",
+        Landlock = "landlock",
+        Off = "off",
+    } from abide_core::SandboxedBy;
 }
 
 /// Activity of a running command, as the kernel shows it.

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::words::words;
 use crate::{Id, Seconds};
 
 /// A durable countdown.
@@ -77,63 +78,28 @@ pub struct TimerChange {
     pub at: u64,
 }
 
-/// Purpose of a timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum TimerType {
-    Waiting,
-    Mission,
-}
+words! {
+    /// Purpose of a timer.
+    TimerType {
+        Waiting = "waiting",
+        Mission = "mission",
+    } from Kind;
 
-impl From<Kind> for TimerType {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Waiting => TimerType::Waiting,
-            Kind::Mission => TimerType::Mission,
-        }
-    }
-}
+    /// State of a timer.
+    TimerStatus {
+        Running = "running",
+        Paused = "paused",
+        RunningBackground = "running_background",
+        Completed = "completed",
+        Stopped = "stopped",
+    };
 
-/// State of a timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum TimerStatus {
-    Running,
-    Paused,
-    RunningBackground,
-    Completed,
-    Stopped,
-}
-
-impl TimerStatus {
-    /// Every state, in the order of their words in messages.
-    pub const ALL: [TimerStatus; 5] = [
-        TimerStatus::Running,
-        TimerStatus::RunningBackground,
-        TimerStatus::Paused,
-        TimerStatus::Completed,
-        TimerStatus::Stopped,
-    ];
-
-    /// The word in results and records.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            TimerStatus::Running => "running",
-            TimerStatus::Paused => "paused",
-            TimerStatus::RunningBackground => "running_background",
-            TimerStatus::Completed => "completed",
-            TimerStatus::Stopped => "stopped",
-        }
-    }
-
-    /// The state of this word.
-    pub fn of(word: &str) -> Option<Self> {
-        TimerStatus::ALL
-            .into_iter()
-            .find(|status| status.as_str() == word)
-    }
+    /// Cause of the completion of a timer.
+    CompletedBy {
+        Time = "time",
+        Condition = "condition",
+        Impossible = "impossible",
+    } from timer::CompletedBy;
 }
 
 impl From<Status> for TimerStatus {
@@ -144,38 +110,6 @@ impl From<Status> for TimerStatus {
             Status::Paused { .. } => TimerStatus::Paused,
             Status::Completed { .. } => TimerStatus::Completed,
             Status::Stopped => TimerStatus::Stopped,
-        }
-    }
-}
-
-/// Cause of the completion of a timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum CompletedBy {
-    Time,
-    Condition,
-    Impossible,
-}
-
-impl CompletedBy {
-    /// The cause of this word.
-    pub fn of(word: &str) -> Option<Self> {
-        match word {
-            "time" => Some(CompletedBy::Time),
-            "condition" => Some(CompletedBy::Condition),
-            "impossible" => Some(CompletedBy::Impossible),
-            _ => None,
-        }
-    }
-}
-
-impl From<timer::CompletedBy> for CompletedBy {
-    fn from(by: timer::CompletedBy) -> Self {
-        match by {
-            timer::CompletedBy::Time => CompletedBy::Time,
-            timer::CompletedBy::Condition => CompletedBy::Condition,
-            timer::CompletedBy::Impossible => CompletedBy::Impossible,
         }
     }
 }
@@ -321,7 +255,7 @@ mod tests {
 
     #[test]
     fn status_is_read_back_from_its_word() {
-        for status in TimerStatus::ALL {
+        for status in TimerStatus::ALL.iter().copied() {
             assert_eq!(TimerStatus::of(status.as_str()), Some(status));
             assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
         }
