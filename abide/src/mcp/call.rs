@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use abide_api::{ErrorCode, Id, ToolResult};
+use abide_core::policy::Choice;
 use abide_core::request::Caller;
-use abide_core::{Answer, Asking, Millis, Mono, QuestionId, SessionId};
+use abide_core::{Asking, Millis, Mono, QuestionId, SessionId};
 use futures_util::future::{BoxFuture, OptionFuture};
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -17,7 +18,7 @@ use rmcp::model::{
 use serde_json::{Map, Value};
 
 use super::client_quirks::ClientQuirks;
-use super::elicitation::{self, ElicitationReply, FormAnswer};
+use super::elicitation::{self, ElicitationReply};
 use super::front_writer::RenderPermit;
 use super::in_flight::InFlight;
 use super::other_questions::{Claim, OtherQuestionEvent, OtherQuestions};
@@ -27,7 +28,7 @@ use super::progress::Progress;
 use super::seal::{Round, Subject};
 use super::server::{Origin, Server, Transport};
 use super::{cancellation, client, client_timeouts};
-use crate::tools::{self, Context, NotCalled, Receipt, ToolCall, ToolStep};
+use crate::tools::{self, Context, GivenAnswer, NotCalled, Receipt, ToolCall, ToolStep};
 use abide_engine::QuestionView;
 use abide_engine::clock::SystemClock;
 
@@ -37,37 +38,21 @@ const ROUND_LIMIT: u32 = 8;
 
 /// Answer to a call.
 pub struct CallAnswer {
-    pub content: AnswerContent,
+    /// Result of the tool, or a question that the client must put to a person before it repeats the call.
+    pub response: CallToolResponse,
     /// Receipt to confirm after the answer has been sent. Messages in the answer count as read only then.
     pub receipt: Option<Receipt>,
     /// Permit under which the result was rendered; held until the result is queued for sending.
     pub permit: Option<RenderPermit>,
 }
 
-/// Content of an answer.
-pub enum AnswerContent {
-    /// A tool's result.
-    Result(ToolResult),
-    /// Question that the client must put to a person before it repeats the call.
-    Question(Box<InputRequiredResult>),
-}
-
-impl From<ToolResult> for CallAnswer {
-    fn from(result: ToolResult) -> Self {
+impl CallAnswer {
+    /// Answer without anything to confirm.
+    fn plain(response: impl Into<CallToolResponse>) -> Self {
         CallAnswer {
-            content: AnswerContent::Result(result),
+            response: response.into(),
             receipt: None,
             permit: None,
-        }
-    }
-}
-
-impl AnswerContent {
-    /// Answer in the form that the client gets.
-    pub fn response(self, presentation: Presentation) -> CallToolResponse {
-        match self {
-            AnswerContent::Result(result) => presentation.result(result).into(),
-            AnswerContent::Question(question) => (*question).into(),
         }
     }
 }
@@ -89,6 +74,7 @@ pub async fn run(
     request: CallToolRequestParams,
     cx: CallContext,
 ) -> Result<CallAnswer, ErrorData> {
+    let presentation = cx.client.presentation(&request);
     let origin = cx.origin.clone();
     let named = client::record_codex_thread(&server.handle, &origin, &cx.meta);
     let conversation = named.or_else(|| origin.conversation.clone());
@@ -105,7 +91,7 @@ pub async fn run(
         && tools::is_process_of(&view, origin.peer.clone()).await
     {
         let refused = ToolResult::error(ErrorCode::Forbidden, tools::OWN_LIMITS.into());
-        return Ok(refused.into());
+        return Ok(CallAnswer::plain(presentation.result(refused)));
     }
     let round = match &request.request_state {
         None => None,
@@ -150,7 +136,8 @@ pub async fn run(
     let call = match begun {
         Ok(call) => call,
         Err(NotCalled::BadInput(bad)) => {
-            return Ok(ToolResult::error(ErrorCode::BadInput, bad.to_string()).into());
+            let refused = ToolResult::error(ErrorCode::BadInput, bad.to_string());
+            return Ok(CallAnswer::plain(presentation.result(refused)));
         }
         Err(unknown @ NotCalled::UnknownTool(..)) => {
             return Err(ErrorData::invalid_params(unknown.to_string(), None));
@@ -185,15 +172,11 @@ pub async fn run(
     }
     match wait.run_to_end().await {
         WaitEnd::Done(result) => Ok(CallAnswer {
-            content: AnswerContent::Result(result),
+            response: presentation.result(result).into(),
             receipt: Some(wait.call.into_receipt()),
             permit: wait.permit,
         }),
-        WaitEnd::Returned(question) => Ok(CallAnswer {
-            content: AnswerContent::Question(question),
-            receipt: None,
-            permit: None,
-        }),
+        WaitEnd::Returned(question) => Ok(CallAnswer::plain(*question)),
         WaitEnd::Cancelled => Err(wait.end_cancelled().await),
         WaitEnd::Stopping => Err(wait.end_stopping().await),
     }
@@ -245,7 +228,7 @@ enum AskMethod {
 
 impl CallClient {
     /// Form in which the client gets the result of this call.
-    pub fn presentation(&self, call: &CallToolRequestParams) -> Presentation {
+    fn presentation(&self, call: &CallToolRequestParams) -> Presentation {
         let arguments = call.arguments.as_ref();
         let names_session = arguments.is_some_and(|all| all.contains_key("session_id"));
         Presentation::of(&self.name, names_session)
@@ -506,8 +489,8 @@ impl WaitingCall<'_> {
             // The question was closed before the person answered.
             (ElicitationReply::Answered(_), None) => {}
             // A "no" to an outdated question must not end the command: ask the current question instead.
-            (ElicitationReply::Answered(form), Some(current))
-                if form.answer == Answer::No && current.id != elicitation.question =>
+            (ElicitationReply::Answered(given), Some(current))
+                if given.choice == Choice::No && current.id != elicitation.question =>
             {
                 self.show(current)
             }
@@ -591,13 +574,13 @@ impl WaitingCall<'_> {
 }
 
 /// Gives a person's answer to the engine. An answer to a closed question changes nothing.
-async fn give_answer(server: &Server, origin: &Origin, question: QuestionId, form: FormAnswer) {
+async fn give_answer(server: &Server, origin: &Origin, question: QuestionId, given: GivenAnswer) {
     let caller = Caller {
         agent: Some(origin.agent.clone()),
         conversation: origin.conversation.clone(),
     };
     // An answer to a closed question changes nothing, and one that was not offered cannot come from this form.
-    let _ = tools::answer(&server.handle, caller, question, form.given(), "client").await;
+    let _ = tools::answer(&server.handle, caller, question, given, "client").await;
 }
 
 /// Elicitation request that the client shows.

@@ -361,7 +361,6 @@ impl PendingReply {
         if !has_room || self.request.is_unwanted_before_it_began(&params) {
             return;
         }
-        let presentation = context.client.presentation(&params);
         // A panic is caught and answered: otherwise its call would never be answered.
         let called = AssertUnwindSafe(call::run(&server, params, context)).catch_unwind();
         let answered = called.await.unwrap_or_else(|_| {
@@ -372,9 +371,12 @@ impl PendingReply {
         match answered {
             Err(error) => self.finish(Err(error), None, None).await,
             Ok(answered) => {
-                let response = answered.content.response(presentation);
-                self.finish(Ok(response.into()), answered.receipt, answered.permit)
-                    .await;
+                self.finish(
+                    Ok(answered.response.into()),
+                    answered.receipt,
+                    answered.permit,
+                )
+                .await;
             }
         }
     }

@@ -16,36 +16,9 @@ use abide_engine::QuestionView;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElicitationReply {
     /// A person gave this answer.
-    Answered(FormAnswer),
+    Answered(GivenAnswer),
     /// No person answered.
     NoPerson,
-}
-
-/// Answer of a person in a form.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FormAnswer {
-    /// Accepted or declined.
-    pub answer: Answer,
-    /// Content of the field `answer`.
-    choice: Option<String>,
-    /// Content of the field `because`.
-    because: Option<String>,
-}
-
-impl FormAnswer {
-    /// Answer as the engine takes it. Accepting without a choice is `once`.
-    pub fn given(self) -> GivenAnswer {
-        let chosen = self.choice.as_deref().and_then(GivenAnswer::parse);
-        let chosen = chosen.map_or(Choice::Once, |given| given.choice);
-        GivenAnswer {
-            choice: match self.answer {
-                Answer::Yes => chosen,
-                Answer::No => Choice::No,
-            },
-            because: self.because,
-            quiet_for: None,
-        }
-    }
 }
 
 /// Elicitation request for a question. Accepting means yes and declining means no, which every client can show. The
@@ -81,23 +54,28 @@ fn schema(question: &QuestionView) -> Option<ElicitationSchema> {
 pub fn interpret(answer: &ElicitResult, client: &str, after: Millis) -> ElicitationReply {
     match answer.action {
         _ if is_automatic(client, after) => ElicitationReply::NoPerson,
-        ElicitationAction::Accept => ElicitationReply::Answered(form_answer(answer, Answer::Yes)),
-        ElicitationAction::Decline => ElicitationReply::Answered(form_answer(answer, Answer::No)),
+        ElicitationAction::Accept => ElicitationReply::Answered(given(answer, Answer::Yes)),
+        ElicitationAction::Decline => ElicitationReply::Answered(given(answer, Answer::No)),
         // `cancel`, and actions that later versions may add.
         _ => ElicitationReply::NoPerson,
     }
 }
 
-fn form_answer(result: &ElicitResult, answer: Answer) -> FormAnswer {
+/// Answer of a person in the fields of a form. Accepting without a choice is `once`.
+fn given(result: &ElicitResult, answer: Answer) -> GivenAnswer {
     let field = |name: &str| {
         let content = serde_json::to_value(&result.content).ok()?;
         let text = content.get(name)?.as_str()?.trim().to_owned();
         (!text.is_empty()).then_some(text)
     };
-    FormAnswer {
-        answer,
-        choice: field("answer"),
+    let chosen = field("answer").and_then(|words| GivenAnswer::parse(&words));
+    GivenAnswer {
+        choice: match answer {
+            Answer::Yes => chosen.map_or(Choice::Once, |given| given.choice),
+            Answer::No => Choice::No,
+        },
         because: field("because"),
+        quiet_for: None,
     }
 }
 
@@ -120,10 +98,7 @@ mod tests {
     #[test]
     fn fields_of_a_form_choose_the_answer() {
         let given = |reply: Value| match interpret_json(&reply) {
-            Some(ElicitationReply::Answered(form)) => {
-                let given = form.given();
-                (given.choice, given.because)
-            }
+            Some(ElicitationReply::Answered(given)) => (given.choice, given.because),
             reply => panic!("no answer: {reply:?}"),
         };
         let always = json!({"action": "accept", "content": {"answer": "always here"}});
@@ -135,33 +110,33 @@ mod tests {
         assert_eq!(given(declined), (Choice::No, None));
     }
 
-    fn plain(answer: Answer) -> ElicitationReply {
-        ElicitationReply::Answered(FormAnswer {
-            answer,
-            choice: None,
+    fn plain(choice: Choice) -> ElicitationReply {
+        ElicitationReply::Answered(GivenAnswer {
+            choice,
             because: None,
+            quiet_for: None,
         })
     }
 
     #[test]
     fn accept_and_decline_are_answers_and_cancel_is_none() {
         let reply = |action: &str| interpret_json(&json!({"action": action}));
-        assert_eq!(reply("accept"), Some(plain(Answer::Yes)));
-        assert_eq!(reply("decline"), Some(plain(Answer::No)));
+        assert_eq!(reply("accept"), Some(plain(Choice::Once)));
+        assert_eq!(reply("decline"), Some(plain(Choice::No)));
         assert_eq!(reply("cancel"), Some(ElicitationReply::NoPerson));
         assert_eq!(reply("perhaps"), None);
         assert_eq!(interpret_json(&json!("accept")), None);
         assert_eq!(
             interpret_json(&json!({"action": "accept", "content": {}, "_meta": null})),
-            Some(plain(Answer::Yes))
+            Some(plain(Choice::Once))
         );
     }
 
     #[test]
     fn fast_reply_of_codex_is_not_an_answer() {
         for (action, reply) in [
-            (ElicitationAction::Decline, Answer::No),
-            (ElicitationAction::Accept, Answer::Yes),
+            (ElicitationAction::Decline, Choice::No),
+            (ElicitationAction::Accept, Choice::Once),
         ] {
             let answer = ElicitResult::new(action);
             let after = |client, millis| interpret(&answer, client, Millis(millis));

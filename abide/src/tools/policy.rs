@@ -326,7 +326,7 @@ fn held_text(
 }
 
 /// Answer of a person.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GivenAnswer {
     pub choice: Choice,
     /// Words for the agent, after a no.
