@@ -70,6 +70,13 @@ pub enum ClientError {
     NoDaemon(String),
 }
 
+impl ClientError {
+    /// Error of a stream that ended before its last line or frame.
+    pub fn ended_early() -> Self {
+        ClientError::Broken("in the middle".into())
+    }
+}
+
 impl Client {
     /// Client of a person, or of the named agent. If no daemon runs, this executable is started as one.
     pub fn new(paths: Paths, agent: Option<String>) -> Self {
@@ -133,14 +140,22 @@ impl Client {
     /// Sends a GET request and reads the whole answer.
     pub async fn get(&self, path: &str) -> Result<Value, ClientError> {
         // Reading changes nothing, so the request is repeated if the daemon goes away meanwhile.
-        self.request_retrying(Method::GET, path, Bytes::new()).await
+        self.request_retrying(Method::GET, path, Bytes::new(), None)
+            .await
     }
 
     /// Sends a POST request that may be performed twice, and reads the whole answer. The request is repeated
     /// if the daemon goes away meanwhile.
     pub async fn post_retrying(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
-        let body = Bytes::from(body.to_string());
-        self.request_retrying(Method::POST, path, body).await
+        self.post_bytes(path, body.to_string().into()).await
+    }
+
+    /// Sends a POST request that must not be performed twice, and reads the whole answer. An idempotency key
+    /// tells the next daemon, if one goes away meanwhile, that the request was already performed.
+    pub async fn post_once(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
+        let (body, key) = (body.to_string().into(), secret::random_hex::<16>());
+        self.request_retrying(Method::POST, path, body, Some(&key))
+            .await
     }
 
     async fn request_retrying(
@@ -148,43 +163,31 @@ impl Client {
         method: Method,
         path: &str,
         body: Bytes,
+        key: Option<&str>,
     ) -> Result<Value, ClientError> {
         for _ in 1..ATTEMPTS {
-            match self.request(method.clone(), path, body.clone()).await {
+            match self.request(method.clone(), path, body.clone(), key).await {
                 Err(ClientError::Broken(_)) => {}
                 answer => return answer,
             }
         }
-        self.request(method, path, body).await
+        self.request(method, path, body, key).await
     }
 
-    async fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Value, ClientError> {
-        self.send(method, path, body, None).await?.json().await
+    async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        key: Option<&str>,
+    ) -> Result<Value, ClientError> {
+        self.send(method, path, body, key).await?.json().await
     }
 
     /// Sends a POST request and reads the whole answer. The request is not repeated.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
-        let body = Bytes::from(body.to_string());
-        self.request(Method::POST, path, body).await
-    }
-
-    /// Sends a POST request that must not be performed twice, and reads the whole answer. An idempotency key
-    /// tells the next daemon, if one goes away meanwhile, that the request was already performed.
-    pub async fn post_once(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
-        let key = secret::random_hex::<16>();
-        let body = Bytes::from(body.to_string());
-        let mut attempts = 1;
-        loop {
-            let sent = self.send(Method::POST, path, body.clone(), Some(&key));
-            let answer = match sent.await {
-                Ok(answer) => answer.json().await,
-                Err(error) => Err(error),
-            };
-            match answer {
-                Err(ClientError::Broken(_)) if attempts < ATTEMPTS => attempts += 1,
-                answer => return answer,
-            }
-        }
+        let body = body.to_string().into();
+        self.request(Method::POST, path, body, None).await
     }
 
     /// Answers a question, with `yes` or `no` or in the words that it offers. If a daemon goes away meanwhile, it may have taken the answer;
@@ -211,7 +214,7 @@ impl Client {
     /// Sends a POST request with these bytes as the body, which may be performed twice. The request is repeated if the
     /// daemon goes away meanwhile.
     pub async fn post_bytes(&self, path: &str, body: Bytes) -> Result<Value, ClientError> {
-        self.request_retrying(Method::POST, path, body).await
+        self.request_retrying(Method::POST, path, body, None).await
     }
 
     /// Sends a GET request and returns the answer as a stream.
@@ -356,14 +359,14 @@ impl ResponseStream {
         serde_json::from_slice(&body.to_bytes()).map_err(|fault| broken(fault.to_string()))
     }
 
-    /// Reads the next frame. `None`: the stream has ended. Cancel-safe.
-    pub async fn frame(&mut self) -> Result<Option<Frame>, ClientError> {
+    /// Reads the next frame. The last one is [`Frame::Ended`]. Cancel-safe.
+    pub async fn frame(&mut self) -> Result<Frame, ClientError> {
         loop {
             let frame = Frame::take_from(&mut self.buffer);
             match frame.map_err(|fault| ClientError::Broken(fault.to_string()))? {
-                Some(frame) => return Ok(Some(frame)),
+                Some(frame) => return Ok(frame),
                 None if self.read_more().await? => {}
-                None => return Ok(None),
+                None => return Err(ClientError::ended_early()),
             }
         }
     }

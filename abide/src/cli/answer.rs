@@ -222,7 +222,7 @@ impl AnswerLoop {
             tokio::select! {
                 line = stream.line() => match line? {
                     Some(line) => self.handle_event(line),
-                    None => return Err(ClientError::Broken("in the middle".into())),
+                    None => return Err(ClientError::ended_early()),
                 },
                 answer = answer => self.handle_answer(answer).await?,
             }

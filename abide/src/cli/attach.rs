@@ -175,20 +175,19 @@ impl Attachment {
         loop {
             tokio::select! {
                 frame = answer.frame(), if self.hint.is_none() => match frame? {
-                    Some(Frame::Output(_, bytes)) => {
+                    Frame::Output(_, bytes) => {
                         self.write_output(&bytes);
                         if self.filter.take_left_screen() {
                             return Ok(FollowEnd::Redraw);
                         }
                     }
-                    Some(Frame::Offset(offset)) => self.at = offset,
-                    Some(Frame::Gap(bytes)) => self.at += bytes,
-                    Some(Frame::Ended(facts)) => {
+                    Frame::Offset(offset) => self.at = offset,
+                    Frame::Gap(bytes) => self.at += bytes,
+                    Frame::Ended(facts) => {
                         return Ok(FollowEnd::Attach(AttachEnd::Ended(facts)));
                     }
-                    Some(Frame::Time(_) | Frame::Accepted(_)) => {}
-                    Some(Frame::Question(_) | Frame::Closed(_)) => {}
-                    None => return Err(ClientError::Broken("in the middle".into())),
+                    Frame::Time(_) | Frame::Accepted(_) => {}
+                    Frame::Question(_) | Frame::Closed(_) => {}
                 },
                 read = self.terminal.read(&mut room) => {
                     let typed = &room[..read.unwrap_or(0)];

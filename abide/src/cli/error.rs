@@ -17,6 +17,8 @@ pub struct CliError {
     next: Option<String>,
     /// Exit code of the program.
     pub code: u8,
+    /// True if the daemon went away in the middle of an answer, so that the request may be repeated.
+    pub is_broken: bool,
 }
 
 impl CliError {
@@ -26,6 +28,7 @@ impl CliError {
             sentence: sentence.into(),
             next: None,
             code: 1,
+            is_broken: false,
         }
     }
 
@@ -80,9 +83,12 @@ impl From<ClientError> for CliError {
                     _ => error,
                 }
             }
-            ClientError::Broken(why) => CliError::new(format!("the daemon stopped: {why}"))
-                .next("run the command again; the daemon's log says why it stopped")
-                .code(EXIT_ABIDE_ERROR),
+            ClientError::Broken(why) => CliError {
+                sentence: format!("the daemon stopped: {why}"),
+                next: Some("run the command again; the daemon's log says why it stopped".into()),
+                code: EXIT_ABIDE_ERROR,
+                is_broken: true,
+            },
             ClientError::NoDaemon(why) => CliError::new(why)
                 .next("`abide serve` runs it in the foreground and shows the error")
                 .code(EXIT_ABIDE_ERROR),

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::args::LogsArgs;
-use super::client::{Client, ClientError, ResponseStream};
+use super::client::Client;
 use super::error::CliError;
 use super::ids;
 use super::reconnect::Reconnect;
@@ -38,29 +38,9 @@ pub async fn logs(client: Client, mut logs: LogsArgs) -> Result<u8, CliError> {
     loop {
         let from = printer.at;
         match printer.print_stream(&client).await {
-            Ok(()) => return Ok(0),
-            Err(LogError::Client(ClientError::Broken(_)))
-                if reconnect.should_retry(printer.at > from).await => {}
-            Err(LogError::Client(error)) => return Err(error.into()),
-            Err(LogError::Cli(error)) => return Err(error),
+            Err(error) if error.is_broken && reconnect.should_retry(printer.at > from).await => {}
+            done => return done.map(|()| 0),
         }
-    }
-}
-
-enum LogError {
-    Client(ClientError),
-    Cli(CliError),
-}
-
-impl From<ClientError> for LogError {
-    fn from(error: ClientError) -> Self {
-        LogError::Client(error)
-    }
-}
-
-impl From<CliError> for LogError {
-    fn from(error: CliError) -> Self {
-        LogError::Cli(error)
     }
 }
 
@@ -110,8 +90,8 @@ impl LogPrinter {
             let path = self.path(from, false);
             let mut answer = client.get_stream(&path).await?;
             let mut starts = LineStarts::new(from);
-            while let Some(frame) = answer.frame().await? {
-                match frame {
+            loop {
+                match answer.frame().await? {
                     Frame::Output(_, bytes) => starts.add(&bytes),
                     Frame::Offset(offset) => starts.at = offset,
                     Frame::Ended(_) => break,
@@ -126,27 +106,26 @@ impl LogPrinter {
     }
 
     /// Prints from the current offset to the end, or until the daemon goes away.
-    async fn print_stream(&mut self, client: &Client) -> Result<(), LogError> {
+    async fn print_stream(&mut self, client: &Client) -> Result<(), CliError> {
         let path = self.path(self.at, self.logs.follow);
-        let mut answer: ResponseStream = client.get_stream(&path).await?;
+        let mut answer = client.get_stream(&path).await?;
         loop {
             match answer.frame().await? {
-                Some(Frame::Output(_, bytes)) if self.time < self.since => {
+                Frame::Output(_, bytes) if self.time < self.since => {
                     self.at += bytes.len() as u64;
                 }
-                Some(Frame::Output(stream, bytes)) => {
+                Frame::Output(stream, bytes) => {
                     let printed = self.print(stream, &bytes)?;
                     self.at += bytes.len() as u64;
                     if !printed {
                         return Ok(());
                     }
                 }
-                Some(Frame::Offset(offset)) => self.at = offset,
-                Some(Frame::Time(time)) => self.time = time,
-                Some(Frame::Gap(bytes)) => self.gap(bytes)?,
-                Some(Frame::Ended(_)) => return Ok(()),
-                Some(Frame::Accepted(_) | Frame::Question(_) | Frame::Closed(_)) => {}
-                None => return Err(ClientError::Broken("in the middle".into()).into()),
+                Frame::Offset(offset) => self.at = offset,
+                Frame::Time(time) => self.time = time,
+                Frame::Gap(bytes) => self.gap(bytes)?,
+                Frame::Ended(_) => return Ok(()),
+                Frame::Accepted(_) | Frame::Question(_) | Frame::Closed(_) => {}
             }
         }
     }

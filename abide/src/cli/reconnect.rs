@@ -66,40 +66,26 @@ pub async fn follow(client: &Client, handler: &mut impl LineHandler) -> Result<(
     let mut reconnect = Reconnect::new();
     loop {
         let mut received = false;
-        let broken = match read_stream(client, handler, &mut received).await? {
-            Ok(()) => return Ok(()),
-            Err(ClientError::Broken(why)) => ClientError::Broken(why),
-            Err(error) => return Err(error.into()),
-        };
-        if !reconnect.should_retry(received).await {
-            return Err(broken.into());
+        match read_stream(client, handler, &mut received).await {
+            Err(error) if error.is_broken && reconnect.should_retry(received).await => {}
+            done => return done,
         }
     }
 }
 
-/// Reads one stream to its end. The inner result says if the stream broke; the outer error comes from
-/// the handler.
+/// Reads one stream until the handler wants no more.
 async fn read_stream(
     client: &Client,
     handler: &mut impl LineHandler,
     received: &mut bool,
-) -> Result<Result<(), ClientError>, CliError> {
-    let path = handler.path();
-    let mut stream = match client.get_stream(&path).await {
-        Ok(stream) => stream,
-        Err(error) => return Ok(Err(error)),
-    };
+) -> Result<(), CliError> {
+    let mut stream = client.get_stream(&handler.path()).await?;
     handler.connected();
-    loop {
-        match stream.line().await {
-            Ok(Some(line)) => {
-                *received = true;
-                if !handler.handle_line(line)? {
-                    return Ok(Ok(()));
-                }
-            }
-            Ok(None) => return Ok(Err(ClientError::Broken("in the middle".into()))),
-            Err(error) => return Ok(Err(error)),
+    while let Some(line) = stream.line().await? {
+        *received = true;
+        if !handler.handle_line(line)? {
+            return Ok(());
         }
     }
+    Err(ClientError::ended_early().into())
 }

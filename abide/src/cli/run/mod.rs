@@ -96,10 +96,9 @@ async fn follow(
             }
         };
         let frame = match frame {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return Err(StreamError::Broken("in the middle".into())),
+            Ok(frame) => frame,
             Err(ClientError::Broken(why)) => return Err(StreamError::Broken(why)),
-            Err(_) => return Err(StreamError::Broken("in the middle".into())),
+            Err(other) => return Err(StreamError::Broken(other.to_string())),
         };
         match frame {
             Frame::Accepted(facts) => control.accepted(&facts),

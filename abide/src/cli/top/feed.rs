@@ -106,8 +106,8 @@ pub async fn log(client: &Client, session: &str, pty: bool) -> Result<Vec<String
     let mut answer = client.get_stream(&path).await?;
     let mut text = String::new();
     let mut sanitizers: [Sanitizer; 3] = Default::default();
-    while let Some(frame) = answer.frame().await? {
-        match frame {
+    loop {
+        match answer.frame().await? {
             Frame::Output(stream, bytes) => {
                 text.push_str(&sanitizers[stream as usize].clean(&bytes));
             }
