@@ -33,6 +33,9 @@ use abide_engine::secret;
 /// one by one, so a client that reconnects at once may still find it listening and be disconnected again.
 const ATTEMPTS: u32 = 5;
 
+/// Entries of a list that are read with one request.
+const PAGE: usize = 1_000;
+
 /// Client on behalf of a person or of an agent.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -142,6 +145,22 @@ impl Client {
         // Reading changes nothing, so the request is repeated if the daemon goes away meanwhile.
         self.request_retrying(Method::GET, path, Bytes::new(), None)
             .await
+    }
+
+    /// Reads a list page by page. `path` has a query; `list` is the field with the entries.
+    pub async fn get_all(&self, path: &str, list: &str) -> Result<Vec<Value>, ClientError> {
+        let mut entries = Vec::new();
+        let mut after = String::new();
+        loop {
+            let mut page = self.get(&format!("{path}&limit={PAGE}{after}")).await?;
+            if let Value::Array(some) = page[list].take() {
+                entries.extend(some);
+            }
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after={next}"),
+                None => return Ok(entries),
+            }
+        }
     }
 
     /// Sends a POST request that may be performed twice, and reads the whole answer. The request is repeated

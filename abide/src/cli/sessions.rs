@@ -13,24 +13,10 @@ use super::prompt;
 use super::show::{self, Row, outln};
 use abide_engine::clock::{Clock, SystemClock};
 
-/// Page size of list requests.
-const PAGE: usize = 1_000;
-
 /// Sessions that run, and those that have ended if `ended`; newest first.
 async fn sessions(client: &Client, ended: bool) -> Result<Vec<Value>, CliError> {
-    let mut sessions = Vec::new();
-    let mut after = String::new();
-    loop {
-        let path = format!("/v1/sessions?include_ended={ended}&limit={PAGE}{after}");
-        let mut page = client.get(&path).await?;
-        if let Value::Array(some) = page["sessions"].take() {
-            sessions.extend(some);
-        }
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={next}"),
-            None => return Ok(sessions),
-        }
-    }
+    let path = format!("/v1/sessions?include_ended={ended}");
+    Ok(client.get_all(&path, "sessions").await?)
 }
 
 pub async fn list(client: Client, list: ListArgs) -> Result<u8, CliError> {

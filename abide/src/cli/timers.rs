@@ -15,9 +15,6 @@ use super::wait::{ProgressBar, with_file_state};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::secret;
 
-/// Page size of list requests.
-const PAGE: usize = 1_000;
-
 pub async fn timer(timer: TimerCommand) -> Result<u8, CliError> {
     match timer {
         TimerCommand::Start(new) => start(client(&new.agent)?, new).await,
@@ -59,31 +56,15 @@ pub async fn timer(timer: TimerCommand) -> Result<u8, CliError> {
 
 /// Prints the active timers.
 async fn list_active(client: &Client, as_json: bool) -> Result<u8, CliError> {
-    let timers = every_page(client).await?;
+    let timers = client
+        .get_all("/v1/timers?include_ended=false", "timers")
+        .await?;
     print_table(
         &json!({"timers": timers}),
         as_json,
         "No active timers; `abide timer history` shows past ones.",
     );
     Ok(0)
-}
-
-/// All active timers, from all pages.
-async fn every_page(client: &Client) -> Result<Vec<Value>, CliError> {
-    let mut timers = Vec::new();
-    let mut after = String::new();
-    loop {
-        let mut page = client
-            .get(&format!("/v1/timers?limit={PAGE}{after}"))
-            .await?;
-        if let Value::Array(some) = page["timers"].take() {
-            timers.extend(some);
-        }
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={next}"),
-            None => return Ok(timers),
-        }
-    }
 }
 
 async fn start(client: Client, new: TimerStartArgs) -> Result<u8, CliError> {

@@ -18,7 +18,7 @@ use super::questions::visible_questions;
 use super::requester::Requester;
 use super::sessions::sort_key;
 use crate::fleet;
-use abide_engine::store::{EndedFilter, TimerOrder, TimerQuery};
+use abide_engine::store::{EndedFilter, TimerQuery};
 
 /// Most ids of an answer.
 const MOST: usize = 200;
@@ -163,16 +163,15 @@ async fn timers(
     loop {
         let query = TimerQuery {
             agent: requester.agent.as_ref().map(|agent| agent.0.to_string()),
-            statuses: Vec::new(),
             // Completion offers timers that can still be acted on.
             ended: match word {
                 Some(_) => EndedFilter::Include,
                 None => EndedFilter::Exclude,
             },
             text: word.filter(|word| *word != LAST).map(str::to_owned),
-            order: TimerOrder::Created,
             after,
             limit: TIMER_PAGE,
+            ..TimerQuery::default()
         };
         let Some(page) = state.handle.store_reader().timers(query).await? else {
             return Ok(known);

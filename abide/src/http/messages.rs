@@ -75,10 +75,9 @@ pub async fn list(
             let page = MessageQuery {
                 agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
                 unseen: query.unseen,
-                own: false,
                 before: before.transpose()?,
-                since: None,
                 limit: most + 1,
+                ..MessageQuery::default()
             };
             store.messages(page).await
         }
@@ -111,11 +110,8 @@ pub async fn list(
 async fn newest_number(store: &StoreReader, requester: &Requester) -> Option<u64> {
     let page = MessageQuery {
         agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
-        unseen: false,
-        own: false,
-        before: None,
-        since: None,
         limit: 1,
+        ..MessageQuery::default()
     };
     let rows = store.messages(page).await.unwrap_or_default();
     rows.first().map(|row| row.number)
@@ -131,11 +127,10 @@ async fn messages_after(
     loop {
         let page = MessageQuery {
             agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
-            unseen: false,
-            own: false,
             before: found.last().map(|row| row.number),
             since,
             limit: BATCH,
+            ..MessageQuery::default()
         };
         let rows = store.messages(page).await?;
         let all = rows.len() < BATCH;

@@ -354,7 +354,7 @@ pub async fn history(
         order: TimerOrder::Ended,
         after: cursor(query.after.as_deref())?,
         limit: pagination::limit(query.limit)?,
-        statuses: Vec::new(),
+        ..TimerQuery::default()
     };
     page(&state, &requester, filter).await
 }

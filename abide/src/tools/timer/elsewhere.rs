@@ -2,7 +2,7 @@
 
 use abide_core::{Agent, TimerId, limit};
 use abide_engine::Handle;
-use abide_engine::store::{EndedFilter, TimerOrder, TimerQuery, TimerRow};
+use abide_engine::store::{TimerQuery, TimerRow};
 
 /// Active timers of an agent on other machines, from the database; `here` are those of this machine.
 pub(super) async fn timers(
@@ -18,12 +18,8 @@ pub(super) async fn timers(
     }
     let query = TimerQuery {
         agent: agent.map(|agent| agent.0.to_string()),
-        statuses: Vec::new(),
-        ended: EndedFilter::Exclude,
-        text: None,
-        order: TimerOrder::Created,
-        after: None,
         limit: limit::TIMERS_LISTED,
+        ..TimerQuery::default()
     };
     let page = handle.store_reader().timers(query).await;
     let rows = page.ok().flatten().map(|page| page.rows);

@@ -88,7 +88,7 @@ pub struct MessageRow {
 }
 
 /// Filter of a list of messages, newest first.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct MessageQuery<'a> {
     /// Agent; `None`: all.
     pub agent: Option<&'a str>,
