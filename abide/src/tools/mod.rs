@@ -201,8 +201,8 @@ const STEP_QUEUE: usize = 8;
 /// Result, with the resources that are held until it has been sent.
 struct FinishedCall {
     result: ToolResult,
-    /// Subject that the result reports, so that messages about it need not be appended.
-    reports: Option<About>,
+    /// Subjects that the result reports, so that messages about them need not be appended.
+    reports: Vec<About>,
     held: HeldResources,
 }
 
@@ -210,7 +210,7 @@ impl From<ToolResult> for FinishedCall {
     fn from(result: ToolResult) -> Self {
         FinishedCall {
             result,
-            reports: None,
+            reports: Vec::new(),
             held: HeldResources::default(),
         }
     }
@@ -227,7 +227,7 @@ impl FinishedCall {
     /// Marks that the text reports how this session ended, if it has ended.
     fn reporting_end_of(self, session: Option<SessionId>) -> Self {
         FinishedCall {
-            reports: session.map(About::Session),
+            reports: session.map(About::Session).into_iter().collect(),
             ..self
         }
     }
@@ -257,10 +257,6 @@ struct EngineCall {
     standby: Option<Millis>,
     /// Outcome from the engine, until the result has been rendered from it.
     outcome: Option<Outcome>,
-    /// Subjects that the outcome reports.
-    reports: Vec<About>,
-    /// Record of the session, if the result moves read cursors: they are written after it has been sent.
-    record: Option<OpenRecord>,
 }
 
 /// Confirmation that a result was sent. If it is dropped, the messages in the result are delivered again.
@@ -300,6 +296,16 @@ pub enum ToolStep {
     Ended,
     /// The result.
     Done(ToolResult),
+}
+
+impl From<CallUpdate> for ToolStep {
+    fn from(update: CallUpdate) -> Self {
+        match update {
+            CallUpdate::Accepted(session) => ToolStep::Accepted(session),
+            CallUpdate::Asked(question) => ToolStep::Asked(question),
+            CallUpdate::Closed(question) => ToolStep::Closed(question),
+        }
+    }
 }
 
 /// Checks the arguments and starts the call. If this returns an error, nothing has been started.
@@ -464,28 +470,19 @@ impl ToolCall {
     pub async fn next(&mut self) -> Option<ToolStep> {
         if self.ready.is_none() {
             let step = match &mut self.execution {
-                Execution::Engine(call) => {
-                    let step = call.next().await?;
-                    self.reports = std::mem::take(&mut call.reports);
-                    step
-                }
-                Execution::Future(work) => match work.next().await? {
-                    WorkStep::Step(step) => step,
-                    WorkStep::Finished(finished) => {
-                        self.held = finished.held;
-                        self.reports.extend(finished.reports);
-                        ToolStep::Done(finished.result)
-                    }
-                },
+                Execution::Engine(call) => call.next().await?,
+                Execution::Future(work) => work.next().await?,
             };
             match step {
-                ToolStep::Done(result) => {
+                WorkStep::Step(step) => return Some(step),
+                WorkStep::Finished(finished) => {
                     if let Some(stopwatch) = self.stopwatch.take() {
                         stopwatch.end();
                     }
-                    self.ready = Some(result);
+                    self.held = finished.held;
+                    self.reports = finished.reports;
+                    self.ready = Some(finished.result);
                 }
-                step => return Some(step),
             }
         }
         self.take_messages().await;
@@ -574,23 +571,13 @@ impl EngineCall {
             tool,
             standby,
             outcome: None,
-            reports: Vec::new(),
-            record: None,
         })
     }
 
-    async fn next(&mut self) -> Option<ToolStep> {
+    async fn next(&mut self) -> Option<WorkStep> {
         while self.outcome.is_none() {
             match self.pending.next().await? {
-                CallStep::Update(CallUpdate::Accepted(session)) => {
-                    return Some(ToolStep::Accepted(session));
-                }
-                CallStep::Update(CallUpdate::Asked(question)) => {
-                    return Some(ToolStep::Asked(question));
-                }
-                CallStep::Update(CallUpdate::Closed(question)) => {
-                    return Some(ToolStep::Closed(question));
-                }
+                CallStep::Update(update) => return Some(WorkStep::Step(update.into())),
                 CallStep::Done(outcome) => {
                     // Another machine has told a message of this answer: what is left is read.
                     if let Outcome::Refused(Refusal::ChangedElsewhere(_)) = &outcome
@@ -601,15 +588,19 @@ impl EngineCall {
                         continue;
                     }
                     self.outcome = Some(outcome);
-                    return Some(ToolStep::Ended);
+                    return Some(WorkStep::Step(ToolStep::Ended));
                 }
             }
         }
         let (result, record) = self.result(self.outcome.clone()?).await;
-        self.reports = subjects_reported_by(&self.handle, self.outcome.as_ref()).await;
+        let reports = subjects_reported_by(&self.handle, self.outcome.as_ref()).await;
         self.outcome = None;
-        self.record = record;
-        Some(ToolStep::Done(result))
+        Some(WorkStep::Finished(FinishedCall {
+            result,
+            reports,
+            // Read cursors that the result moves are written after it has been sent.
+            held: HeldResources::of(record),
+        }))
     }
 
     async fn result(&self, outcome: Outcome) -> (ToolResult, Option<OpenRecord>) {

@@ -117,7 +117,7 @@ impl ActionRunner {
         let held = HeldResources::of((record, guard, reading));
         FinishedCall {
             result,
-            reports: None,
+            reports: Vec::new(),
             held,
         }
     }

@@ -16,7 +16,7 @@ use crate::single_program;
 use crate::tools::args::folder;
 use crate::tools::policy::{self, StartDecision};
 use crate::tools::sandbox::SandboxArgs;
-use crate::tools::{ToolStep, key, report};
+use crate::tools::{key, report};
 use abide_engine::clock::SystemClock;
 use abide_engine::{CallStep, CallUpdate, Handle, LaunchOptions, PendingCall, SessionView, Stdin};
 
@@ -184,14 +184,12 @@ impl ActionRunner {
                     continue;
                 }
             };
-            let step = match step {
+            match step {
                 CallStep::Done(outcome) => return Some(outcome),
-                CallStep::Update(CallUpdate::Asked(question)) => ToolStep::Asked(question),
-                CallStep::Update(CallUpdate::Closed(question)) => ToolStep::Closed(question),
-                CallStep::Update(CallUpdate::Accepted(_)) => continue,
-            };
-            // A full queue loses a question, never the answer.
-            let _ = self.steps.try_send(step);
+                CallStep::Update(CallUpdate::Accepted(_)) => {}
+                // A full queue loses a question, never the answer.
+                CallStep::Update(update) => drop(self.steps.try_send(update.into())),
+            }
         }
     }
 
