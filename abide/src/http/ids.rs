@@ -20,8 +20,8 @@ use super::sessions::sort_key;
 use crate::fleet;
 use abide_engine::store::{EndedFilter, TimerQuery};
 
-/// Most ids of an answer.
-const MOST: usize = 200;
+/// Limit on ids in an answer.
+const ID_LIMIT: usize = 200;
 /// Timers that are read at once.
 const TIMER_PAGE: usize = 1_000;
 /// Most characters of what an id belongs to.
@@ -70,7 +70,7 @@ pub async fn list(
         ids = meant(ids, word, &format!("{kind}_"));
     }
     let total = ids.len();
-    ids.truncate(MOST);
+    ids.truncate(ID_LIMIT);
     Ok(JsonResponse(KnownIds { ids, total }))
 }
 

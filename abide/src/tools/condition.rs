@@ -16,15 +16,15 @@ use abide_engine::probe::{
 use abide_engine::web::Address;
 
 /// Limit on the simple conditions in one `until`.
-const MOST_LEAVES: usize = 32;
+const LEAF_LIMIT: usize = 32;
 /// Limit on the nesting of `all` and `any`.
-const MOST_DEPTH: usize = 4;
+const DEPTH_LIMIT: usize = 4;
 /// Default time between two runs of a command, in milliseconds.
 const EVERY_MS: u64 = 2_000;
 /// Smallest allowed `every`, in seconds.
-const LEAST_EVERY: f64 = 0.1;
+const EVERY_MIN: f64 = 0.1;
 /// Largest allowed `every`, in seconds.
-const MOST_EVERY: f64 = 86_400.0;
+const EVERY_MAX: f64 = 86_400.0;
 
 /// Kinds of conditions.
 pub(super) const KINDS: [&str; 7] = ["port", "url", "file", "session", "command", "all", "any"];
@@ -45,9 +45,9 @@ pub(crate) fn read(
 ) -> Result<Condition, BadInput> {
     let reader = Reader { context, handle };
     let condition = reader.condition(given, "until", 0)?;
-    if condition.leaves() > MOST_LEAVES {
+    if condition.leaves() > LEAF_LIMIT {
         return Err(BadInput(format!(
-            "`until` must be made of at most {MOST_LEAVES} conditions; got {}.",
+            "`until` must be made of at most {LEAF_LIMIT} conditions; got {}.",
             condition.leaves()
         )));
     }
@@ -163,9 +163,9 @@ impl Reader<'_> {
                 "`{at}` must hold at least one condition; got none."
             )));
         }
-        if depth + 1 >= MOST_DEPTH {
+        if depth + 1 >= DEPTH_LIMIT {
             return Err(BadInput(format!(
-                "`{at}` must not be nested deeper than {MOST_DEPTH}."
+                "`{at}` must not be nested deeper than {DEPTH_LIMIT}."
             )));
         }
         let parts = list.into_iter().enumerate();
@@ -272,9 +272,7 @@ fn every(fields: &mut Map<String, Value>, at: &str) -> Result<Option<u64>, BadIn
         return Ok(None);
     };
     match value.as_f64() {
-        Some(secs) if (LEAST_EVERY..=MOST_EVERY).contains(&secs) => {
-            Ok(Some((secs * 1_000.0) as u64))
-        }
+        Some(secs) if (EVERY_MIN..=EVERY_MAX).contains(&secs) => Ok(Some((secs * 1_000.0) as u64)),
         _ => {
             let at = format!("{at}.every");
             Err(wrong(&at, "a number of seconds from 0.1 to 86400", &value))

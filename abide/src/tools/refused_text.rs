@@ -5,8 +5,8 @@ use std::path::Path;
 use abide_output::printable::one_line;
 use serde_json::{Map, Value};
 
-/// Folders that the hint about `needs` names.
-const MOST_ASKED: usize = 5;
+/// Limit on folders that the hint about `needs` names.
+const FOLDER_LIMIT: usize = 5;
 
 /// Reader of the text, who can get more permission in a different way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl<'a> Needs<'a> {
             let there = there.and_then(Path::to_str).filter(|path| *path != "/");
             write.extend(there.filter(|path| !write.contains(path)));
         }
-        write.truncate(MOST_ASKED);
+        write.truncate(FOLDER_LIMIT);
         let mut network: Vec<&str> = names
             .filter_map(|line| line.split(' ').next())
             .map(|name| name.strip_suffix(":443").unwrap_or(name))

@@ -20,7 +20,7 @@ use abide_session::log::Log;
 /// Lines of a response that are returned.
 pub(super) const LINES: usize = abide_core::limit::LINES_DEFAULT;
 /// Limit on the number of keys in one call.
-const MOST_KEYS: usize = 1_000;
+const KEY_LIMIT: usize = 1_000;
 /// Bytes sent to the keeper at once.
 const PART: usize = 16 << 10;
 /// Time for which the program may not read its input before the call gives up.
@@ -36,9 +36,9 @@ pub(in crate::tools) struct Send {
 pub(super) fn read(args: SendInputArgs) -> Result<Send, BadInput> {
     let input = args.input.map(|input| input.0).unwrap_or_default();
     let keys = args.keys.map(|keys| keys.0).unwrap_or_default();
-    if keys.len() > MOST_KEYS {
+    if keys.len() > KEY_LIMIT {
         return Err(BadInput(format!(
-            "`keys` must hold at most {MOST_KEYS}; got {}.",
+            "`keys` must hold at most {KEY_LIMIT}; got {}.",
             keys.len()
         )));
     }

@@ -164,9 +164,9 @@ impl FromArgument for Needs {
 
 /// A whole number within bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WholeNumber<const LEAST: u64, const MOST: u64>(pub u64);
+pub struct WholeNumber<const MIN: u64, const MAX: u64>(pub u64);
 
-impl<const LEAST: u64, const MOST: u64> JsonSchema for WholeNumber<LEAST, MOST> {
+impl<const MIN: u64, const MAX: u64> JsonSchema for WholeNumber<MIN, MAX> {
     fn inline_schema() -> bool {
         true
     }
@@ -176,7 +176,7 @@ impl<const LEAST: u64, const MOST: u64> JsonSchema for WholeNumber<LEAST, MOST> 
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "integer", "minimum": LEAST, "maximum": MOST})
+        json_schema!({"type": "integer", "minimum": MIN, "maximum": MAX})
     }
 }
 
@@ -247,12 +247,12 @@ fn whole(value: &Value) -> Option<u64> {
     })
 }
 
-impl<const LEAST: u64, const MOST: u64> FromArgument for WholeNumber<LEAST, MOST> {
+impl<const MIN: u64, const MAX: u64> FromArgument for WholeNumber<MIN, MAX> {
     fn read(field: &str, value: Value) -> Result<Self, BadInput> {
         match whole(&value) {
-            Some(number) if (LEAST..=MOST).contains(&number) => Ok(WholeNumber(number)),
+            Some(number) if (MIN..=MAX).contains(&number) => Ok(WholeNumber(number)),
             _ => {
-                let allowed = format!("a whole number from {LEAST} to {MOST}");
+                let allowed = format!("a whole number from {MIN} to {MAX}");
                 Err(wrong(field, &allowed, &value))
             }
         }
@@ -378,7 +378,7 @@ fn shown(value: &Value) -> String {
 
 /// The given text on one line, short enough for one sentence.
 pub fn shown_text(text: &str) -> String {
-    const MOST: usize = 80;
+    const CHAR_LIMIT: usize = 80;
     let clean: String = text
         .chars()
         .map(|c| match c.is_control() {
@@ -386,7 +386,7 @@ pub fn shown_text(text: &str) -> String {
             false => c,
         })
         .collect();
-    shorten(&clean, MOST)
+    shorten(&clean, CHAR_LIMIT)
 }
 
 #[cfg(test)]
