@@ -21,9 +21,9 @@ const READ_ON_THE_SPOT: u64 = 64 << 10;
 /// CPU cache until the digest has processed them.
 const READ_AT_ONCE: usize = 256 << 10;
 /// Time limit for digesting the output of a command that hit its deadline, so that the answer is not late.
-/// Beyond it only the last [`HASTY_TAIL`] bytes are read; the bytes between are counted, not read.
-const HASTE: Millis = Millis(10);
-const HASTY_TAIL: u64 = 512 << 10;
+/// Beyond it only the last [`TAIL_BYTES`] bytes are read; the bytes between are counted, not read.
+const DIGEST_TIME: Millis = Millis(10);
+const TAIL_BYTES: u64 = 512 << 10;
 
 /// Amount and form of the output that a call wants.
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ pub(super) struct Part {
     end: u64,
     /// Bytes that are known to have been dropped from the log.
     dropped: u64,
-    hasty: bool,
+    deadline_reached: bool,
     pty: bool,
     /// Error of finding the end of the log. The part is empty then.
     fault: Option<io::Error>,
@@ -76,7 +76,7 @@ impl Part {
             from,
             end: end.max(from.offset()),
             dropped: ending.map_or(0, |ending| ending.dropped),
-            hasty: ending.is_some_and(|ending| ending.end == End::Deadline),
+            deadline_reached: ending.is_some_and(|ending| ending.end == End::Deadline),
             pty: view.pty,
             fault,
         }
@@ -124,7 +124,7 @@ impl Part {
             from: self.from,
             end: self.end,
             dropped: self.dropped,
-            hasty: self.hasty,
+            deadline_reached: self.deadline_reached,
         };
         let limits = Limits {
             max_chars: limits.max_chars,
@@ -147,7 +147,7 @@ struct Reading {
     from: Cursor,
     end: u64,
     dropped: u64,
-    hasty: bool,
+    deadline_reached: bool,
 }
 
 /// Digest of one stream of a log, or of all.
@@ -157,14 +157,14 @@ struct StreamDigest {
     bytes: u64,
 }
 
-/// Digests that are fed together: each line has its number in the whole log, as in a search.
-struct Fed {
+/// Digests of the streams of one log, which are fed together: each line has its number in the whole log, as in a search.
+struct StreamDigests {
     streams: Vec<StreamDigest>,
     dropped: u64,
     fault: Option<io::Error>,
 }
 
-impl Fed {
+impl StreamDigests {
     fn push(&mut self, stream: Stream, bytes: &[u8]) {
         let mut newlines = 0;
         let takes = |of: &StreamDigest| of.only.is_none_or(|only| only == stream);
@@ -200,37 +200,39 @@ impl Reading {
             digest: Digest::new(&limits),
             bytes: 0,
         };
-        let mut fed = Fed {
+        let mut digests = StreamDigests {
             streams: streams.into_iter().map(digest).collect(),
             dropped: 0,
             fault: None,
         };
         for (stream, start) in self.from.line_starts() {
             let stream = unread_lines::log_stream(stream);
-            self.feed(&mut fed, Some(stream), start..from, None);
+            self.feed(&mut digests, Some(stream), start..from, None);
         }
-        let tail = self.end.saturating_sub(HASTY_TAIL);
-        let until = self.hasty.then(|| SystemClock.mono() + HASTE);
-        let read_to = self.feed(&mut fed, None, from..self.end, until);
-        if read_to < tail && fed.fault.is_none() {
+        let tail = self.end.saturating_sub(TAIL_BYTES);
+        let until = self
+            .deadline_reached
+            .then(|| SystemClock.mono() + DIGEST_TIME);
+        let read_to = self.feed(&mut digests, None, from..self.end, until);
+        if read_to < tail && digests.fault.is_none() {
             // Bytes are dropped from the middle of a log.
             let unread = tail - read_to;
-            let dropped = self.dropped.saturating_sub(fed.dropped).min(unread);
+            let dropped = self.dropped.saturating_sub(digests.dropped).min(unread);
             if dropped > 0 {
-                fed.gap(Gap::Dropped(dropped));
+                digests.gap(Gap::Dropped(dropped));
             }
             if unread > dropped {
-                fed.gap(Gap::Unread(unread - dropped));
+                digests.gap(Gap::Unread(unread - dropped));
             }
         }
-        if read_to < self.end && fed.fault.is_none() {
-            self.feed(&mut fed, None, read_to.max(tail)..self.end, None);
+        if read_to < self.end && digests.fault.is_none() {
+            self.feed(&mut digests, None, read_to.max(tail)..self.end, None);
         }
-        let mut fault = fed.fault;
-        let mut outputs = fed.streams.into_iter().map(|of| Output {
-            missing: fed.dropped,
+        let mut fault = digests.fault;
+        let mut outputs = digests.streams.into_iter().map(|of| Output {
+            missing: digests.dropped,
             fault: fault.take(),
-            digested: self.finished(of, fed.dropped),
+            digested: self.finished(of, digests.dropped),
         });
         streams.map(|_| outputs.next().unwrap_or_default())
     }
@@ -273,7 +275,7 @@ impl Reading {
     /// offset where it stopped.
     fn feed(
         &self,
-        fed: &mut Fed,
+        digests: &mut StreamDigests,
         only: Option<Stream>,
         part: Range<u64>,
         until: Option<Mono>,
@@ -285,7 +287,7 @@ impl Reading {
                 Ok(Some(next)) => next,
                 Ok(None) => return part.end,
                 Err(fault) => {
-                    fed.fault = Some(fault);
+                    digests.fault = Some(fault);
                     return pieces.at().min(part.end);
                 }
             };
@@ -293,9 +295,9 @@ impl Reading {
                 Next::Bytes { offset, .. } if offset >= part.end => return part.end,
                 Next::Bytes { offset, entry } => {
                     let most = usize::try_from(part.end - offset).unwrap_or(usize::MAX);
-                    fed.push(entry.stream, &bytes[..bytes.len().min(most)]);
+                    digests.push(entry.stream, &bytes[..bytes.len().min(most)]);
                 }
-                Next::Gap { from, to } => fed.gap(Gap::Dropped(to - from)),
+                Next::Gap { from, to } => digests.gap(Gap::Dropped(to - from)),
             }
             if until.is_some_and(|until| SystemClock.mono() > until) {
                 return pieces.at().min(part.end);

@@ -107,7 +107,7 @@ impl Reading {
         mut rule: TerminalWait,
     ) -> io::Result<Found> {
         let from = self.within(from)?;
-        let mut heard_at = None;
+        let mut output_at = None;
         loop {
             let page = self.page(from, most, PartialLine::Hold).await?;
             let unread = match (page.full, page.lines.is_empty(), page.open) {
@@ -116,9 +116,9 @@ impl Reading {
                 (false, true, true) => Unread::PartialLine,
                 (false, true, false) => Unread::Nothing,
             };
-            rule.output(heard_at.unwrap_or_else(|| mono_of(page.last_at)), unread);
+            rule.output(output_at.unwrap_or_else(|| mono_of(page.last_at)), unread);
             match self.follow(&mut rule, page.seen).await {
-                Followed::More(_) => heard_at = Some(SystemClock.mono()),
+                Followed::More(_) => output_at = Some(SystemClock.mono()),
                 Followed::Return(true) if page.open && !page.full => {
                     return Ok(self.page(from, most, PartialLine::Emit).await?.into());
                 }
