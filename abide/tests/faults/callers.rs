@@ -36,9 +36,9 @@ fn s12_connection_of_another_user_is_refused() {
         let path = abide.dir().join("run").join(socket);
         let mut stream = UnixStream::connect(path).expect("root passes every folder");
         let _ = stream.write_all(b"GET /v1/status HTTP/1.1\r\nhost: abide\r\n\r\n");
-        let mut heard = Vec::new();
-        let _ = stream.read_to_end(&mut heard);
-        assert!(heard.is_empty(), "{socket} said {heard:?}");
+        let mut received = Vec::new();
+        let _ = stream.read_to_end(&mut received);
+        assert!(received.is_empty(), "{socket} said {received:?}");
     }
 }
 

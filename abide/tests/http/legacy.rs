@@ -371,20 +371,20 @@ fn request_that_belongs_to_no_session_or_version_is_refused() {
 fn open_stream_gets_message_notifications() {
     let abide = Abide::new();
     let client = Client::new(&abide, json!({}));
-    let mut heard = abide.open("GET /mcp", &client.headers, "");
-    assert_eq!(heard.status, 200);
+    let mut received = abide.open("GET /mcp", &client.headers, "");
+    assert_eq!(received.status, 200);
     let due = abide.path("due");
     let mission = json!({"total_duration": 600, "mission": "listen", "until": {"file": due}});
     client.call(1, "timer", &mission).rest();
     std::fs::write(&due, "").expect("a file");
-    let told = heard.event();
+    let told = received.event();
     assert_eq!(told["method"], "notifications/message", "{told}");
     let text = told["params"]["data"]["text"].as_str().expect("a text");
     assert!(text.contains("Mission: listen"), "{told}");
     let ended = abide.ask("DELETE /mcp", &client.headers, &Value::Null);
     assert_eq!(ended.0, 204, "{ended:?}");
     assert!(
-        !heard.rest().contains("data: {"),
+        !received.rest().contains("data: {"),
         "it ends with the session"
     );
 }

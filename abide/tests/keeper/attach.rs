@@ -29,7 +29,7 @@ fn k3_a_keeper_is_found_again_by_its_socket() {
     assert!(matches!(again.next(), FromKeeper::Grew { bytes: 0, .. }));
     // The newer connection has replaced the older one.
     keeper.expect_started();
-    assert_eq!(keeper.hear(), None);
+    assert_eq!(keeper.receive(), None);
     again.say(&input("hello\n"));
     let ran = again.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(4)));
@@ -145,7 +145,7 @@ fn k7_unwritten_ending_is_reported_as_unknown() {
     let mut keeper = fork_server.ready();
     keeper.start(talked_to(keeper.shell("echo kept; exit 3")));
     keeper.expect_started();
-    assert_eq!(keeper.hear(), None);
+    assert_eq!(keeper.receive(), None);
     let away = keeper.hang_up();
     assert_eq!(away.ending(), None);
     assert_eq!(output(&away.folder, None), b"kept\n");
@@ -157,7 +157,7 @@ fn k7_ending_is_written_before_it_is_reported() {
     let mut keeper = fork_server.ready();
     keeper.start(talked_to(keeper.shell("exit 3")));
     keeper.expect_started();
-    assert_eq!(keeper.hear(), None);
+    assert_eq!(keeper.receive(), None);
     assert_eq!(keeper.hang_up().ended().exit, Some(Exit::Code(3)));
 }
 
@@ -169,7 +169,7 @@ fn k14_tree_of_a_killed_keeper_is_killed_through_its_cgroup() {
         keeper.shell("(setsid sleep 1000 &); exec 1>&2; echo; sleep 1000"),
     ));
     keeper.expect_started();
-    assert_eq!(keeper.hear(), None);
+    assert_eq!(keeper.receive(), None);
     tree_of_a_dead_keeper_is_ended(keeper);
 }
 
@@ -204,7 +204,7 @@ fn k14_keeper_killed_during_a_kill_leaves_no_process() {
                 grace_ms: 3_600_000,
             },
         });
-        while keeper.hear().is_some() {}
+        while keeper.receive().is_some() {}
         tree_of_a_dead_keeper_is_ended(keeper);
     }
 }
@@ -212,7 +212,7 @@ fn k14_keeper_killed_during_a_kill_leaves_no_process() {
 #[test]
 fn keeper_killed_before_the_handshake_sends_no_frame() {
     let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", "keeper.pre_handshake")]);
-    assert_eq!(fork_server.keeper().hear(), None);
+    assert_eq!(fork_server.keeper().receive(), None);
 }
 
 #[test]

@@ -319,7 +319,7 @@ impl Keeper {
     }
 
     /// Next frame; `None`: the keeper has closed the connection.
-    pub fn hear(&mut self) -> Option<FromKeeper> {
+    pub fn receive(&mut self) -> Option<FromKeeper> {
         loop {
             if let Some(frame) = FromKeeper::take_from(&mut self.buffer).unwrap() {
                 return Some(frame);
@@ -329,13 +329,13 @@ impl Keeper {
                 Ok(0) => return None,
                 Ok(count) => self.buffer.extend_from_slice(&bytes[..count]),
                 Err(fault) if fault.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                Err(fault) => panic!("nothing was heard: {fault}"),
+                Err(fault) => panic!("nothing was received: {fault}"),
             }
         }
     }
 
     pub fn next(&mut self) -> FromKeeper {
-        self.hear().expect("the keeper hung up")
+        self.receive().expect("the keeper hung up")
     }
 
     pub fn expect_ready(&mut self) {
@@ -343,14 +343,14 @@ impl Keeper {
             FromKeeper::Ready {
                 version: 1, pid, ..
             } => self.pid = pid,
-            other => panic!("expected Ready, heard {other:?}"),
+            other => panic!("expected Ready, received {other:?}"),
         }
     }
 
     pub fn expect_started(&mut self) {
         match self.next() {
             FromKeeper::Started { pid, .. } => self.leader = pid,
-            other => panic!("expected Started, heard {other:?}"),
+            other => panic!("expected Started, received {other:?}"),
         }
     }
 
@@ -367,7 +367,7 @@ impl Keeper {
                 sentence,
                 at_wall_ms,
             } => (errno, sentence, at_wall_ms),
-            other => panic!("expected StartFailed, heard {other:?}"),
+            other => panic!("expected StartFailed, received {other:?}"),
         }
     }
 
@@ -377,7 +377,7 @@ impl Keeper {
             match self.next() {
                 FromKeeper::Exited(exited) => return exited,
                 note if is_by_the_way(&note) => {}
-                other => panic!("expected Exited, heard {other:?}"),
+                other => panic!("expected Exited, received {other:?}"),
             }
         }
     }
@@ -398,7 +398,7 @@ impl Keeper {
                 FromKeeper::Grew { .. }
                 | FromKeeper::InputTaken { .. }
                 | FromKeeper::InputDropped { .. } => {}
-                other => panic!("expected Grew, heard {other:?}"),
+                other => panic!("expected Grew, received {other:?}"),
             }
         }
     }
@@ -416,11 +416,11 @@ impl Keeper {
                 FromKeeper::Emptied => empty = true,
                 FromKeeper::Closed => closed = true,
                 note if is_by_the_way(&note) => {}
-                other => panic!("expected the rest, heard {other:?}"),
+                other => panic!("expected the rest, received {other:?}"),
             }
         }
         self.say(&ToKeeper::Ack);
-        while self.hear().is_some() {}
+        while self.receive().is_some() {}
         wait_gone(self.pid);
         assert!(!self.folder.join("ctl").exists());
         if let Some(group) = self.meta().cgroup {

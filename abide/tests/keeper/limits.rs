@@ -84,7 +84,7 @@ fn m8_without_processes_a_start_fails_with_a_reason_and_a_kill_works() {
         assert_eq!(marked(&ran.folder), Vec::<String>::new());
         group.set("pids.max", "max");
         keeper.say(&ToKeeper::Ack);
-        while keeper.hear().is_some() {}
+        while keeper.receive().is_some() {}
     }
     assert_eq!(fork_server.run("exit 6").exited.exit, Some(Exit::Code(6)));
     fork_server.close();

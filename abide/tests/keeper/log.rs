@@ -151,7 +151,7 @@ fn a_reader_follows_the_writer_without_a_gap() {
     let mut read = 0;
     let exited = loop {
         keeper.say(&abide_session::frame::ToKeeper::Watch { beyond: read });
-        let heard = keeper.next();
+        let received = keeper.next();
         for piece in pieces.by_ref() {
             match piece.unwrap() {
                 Piece::Chunk(chunk) => {
@@ -161,7 +161,7 @@ fn a_reader_follows_the_writer_without_a_gap() {
                 Piece::Gap { from, to } => panic!("{from} to {to}"),
             }
         }
-        if let abide_session::frame::FromKeeper::Exited(exited) = heard {
+        if let abide_session::frame::FromKeeper::Exited(exited) = received {
             break exited;
         }
     };

@@ -114,7 +114,7 @@ fn failed_start_leaves_no_process() {
     let init = keeper.meta().init.unwrap();
     assert!(!std::path::Path::new(&format!("/proc/{init}")).exists());
     keeper.say(&ToKeeper::Ack);
-    while keeper.hear().is_some() {}
+    while keeper.receive().is_some() {}
     wait_gone(keeper.pid);
 }
 
@@ -222,7 +222,7 @@ fn killed_keeper_ends_its_namespace() {
     ) else {
         return;
     };
-    while keeper.hear().is_some() {}
+    while keeper.receive().is_some() {}
     let meta = keeper.meta();
     wait_gone(meta.init.unwrap());
     let away = keeper.hang_up();

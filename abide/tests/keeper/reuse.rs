@@ -102,7 +102,7 @@ fn keeper_of_a_running_session_is_not_reused() {
     assert!(!exited.empty);
     let (first, next) = (keeper.folder.clone(), fork_server.new_folder());
     keeper.renew(next.clone());
-    assert!(keeper.hear().is_none(), "it hangs up");
+    assert!(keeper.receive().is_none(), "it hangs up");
     assert!(!next.exists());
     keeper.folder = first;
     let mut again = keeper.again();

@@ -23,7 +23,7 @@ fn refused(fork_server: &ForkServer, change: impl Fn(&mut Launch)) -> (i32, Stri
     };
     assert_eq!(ending, Some(written));
     keeper.say(&ToKeeper::Ack);
-    while keeper.hear().is_some() {}
+    while keeper.receive().is_some() {}
     wait_gone(keeper.pid);
     assert!(!keeper.folder.join("ctl").exists());
     (errno, sentence)
@@ -87,7 +87,7 @@ fn directory_that_cannot_be_created_is_reported() {
         sentence.contains("/proc/none/session_00000000"),
         "{sentence}"
     );
-    assert_eq!(keeper.hear(), None);
+    assert_eq!(keeper.receive(), None);
 }
 
 #[test]

@@ -200,16 +200,16 @@ impl Client {
 
     /// Response to a request; messages that arrive before it are kept.
     pub fn answer(&mut self, id: u64) -> Value {
-        self.heard(|message| message["id"] == id && message.get("method").is_none())
+        self.receive(|message| message["id"] == id && message.get("method").is_none())
     }
 
     /// Next elicitation request of the server.
     pub fn asked(&mut self) -> Value {
-        self.heard(|message| message["method"] == "elicitation/create")
+        self.receive(|message| message["method"] == "elicitation/create")
     }
 
     pub fn notified(&mut self, method: &str) -> Value {
-        self.heard(|message| message["method"] == method)["params"].clone()
+        self.receive(|message| message["method"] == method)["params"].clone()
     }
 
     pub fn reply(&mut self, question: &Value, action: &str) {
@@ -218,7 +218,7 @@ impl Client {
     }
 
     /// First message for which `wanted` is true, already read or still to arrive.
-    pub fn heard(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub fn receive(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.unread.iter().position(&wanted) {
             return self.unread.remove(at).expect("it is there");
         }
@@ -236,7 +236,7 @@ impl Client {
     }
 
     /// Returns whether such a message was read and not taken yet.
-    pub fn has_heard(&self, wanted: impl Fn(&Value) -> bool) -> bool {
+    pub fn has_received(&self, wanted: impl Fn(&Value) -> bool) -> bool {
         self.unread.iter().any(wanted)
     }
 

@@ -186,7 +186,7 @@ fn next_waiting_call_shows_the_question_of_a_command_that_runs_on() {
         client.result(id);
     }
     assert!(
-        !client.has_heard(is_question),
+        !client.has_received(is_question),
         "asked twice about one session"
     );
 }
@@ -204,7 +204,7 @@ fn client_that_says_nobody_is_there_is_not_asked_the_same_again() {
     client.result(id);
     let wait = json!({"total_duration": 600, "timeout_duration": 1, "reason": "the build"});
     client.call("timer", wait);
-    assert!(!client.has_heard(is_question), "asked again");
+    assert!(!client.has_received(is_question), "asked again");
     assert_eq!(the_question(&home)["question_id"], question["question_id"]);
     assert!(process.is_alive());
 }
@@ -218,7 +218,7 @@ fn another_connection_is_not_asked_about_a_command_that_runs_on() {
     let wait = json!({"total_duration": 600, "timeout_duration": 1, "reason": "the build"});
     other.call("timer", wait);
     assert!(
-        !other.has_heard(is_question),
+        !other.has_received(is_question),
         "asked in another conversation"
     );
 }

@@ -31,7 +31,7 @@ fn s6_invalid_lines_are_answered_with_errors() {
         ] {
             client.write(line);
             let error =
-                client.heard(|message| message["id"].is_null() && message["error"].is_object());
+                client.receive(|message| message["id"].is_null() && message["error"].is_object());
             assert_eq!(error["error"]["code"], code, "{line}: {error}");
         }
         client.write("");
@@ -48,19 +48,19 @@ fn s6_undecodable_request_is_answered_under_its_id() {
     client.write(&format!(
         r#"{{"jsonrpc":"2.0","method":"tools/call","params":{deep},"id":"deep"}}"#
     ));
-    let error = client.heard(|message| message["id"] == "deep");
+    let error = client.receive(|message| message["id"] == "deep");
     assert_eq!(error["error"]["code"], -32700, "{error}");
     client.write(r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":7},"id":"odd"}"#);
-    let error = client.heard(|message| message["id"] == "odd");
+    let error = client.receive(|message| message["id"] == "odd");
     assert_eq!(error["error"]["code"], -32602, "{error}");
     client.write(r#"{"jsonrpc":"2.0","method":"tools/cull","params":{"name":7},"id":"new"}"#);
-    let error = client.heard(|message| message["id"] == "new");
+    let error = client.receive(|message| message["id"] == "new");
     assert_eq!(error["error"]["code"], -32601, "{error}");
     client.write(r#"{"jsonrpc":"2.0","method":"tools/list","id":1.5}"#);
-    client.heard(|message| message["id"] == 1.5 && message["error"].is_object());
+    client.receive(|message| message["id"] == 1.5 && message["error"].is_object());
     for (id, rest) in [("number", r#","method":7"#), ("neither", "")] {
         client.write(&format!(r#"{{"jsonrpc":"2.0","id":"{id}"{rest}}}"#));
-        let error = client.heard(|message| message["id"] == id);
+        let error = client.receive(|message| message["id"] == id);
         assert_eq!(error["error"]["code"], -32600, "{error}");
     }
     works(&mut client);
@@ -78,7 +78,7 @@ fn s6_request_with_an_id_in_use_is_refused() {
         client.forget_id();
         let again = client.begin("shell", json!({"command": "echo again >> runs"}));
         assert_eq!(again, id);
-        let error = client.heard(|message| message["id"] == id && message["error"].is_object());
+        let error = client.receive(|message| message["id"] == id && message["error"].is_object());
         assert_eq!(error["error"]["code"], -32600, "{error}");
         assert_eq!(home.lines("runs"), 0);
         works(&mut client);
@@ -111,7 +111,7 @@ fn request_before_initialize_is_refused() {
         ),
     ] {
         client.write(line);
-        let error = client.heard(|message| message["id"] == "a");
+        let error = client.receive(|message| message["id"] == "a");
         assert_eq!(error["error"]["code"], -32602, "{error}");
         let sentence = error["error"]["message"].as_str().expect("a sentence");
         assert!(sentence.contains(said), "{sentence}");
@@ -128,14 +128,14 @@ fn s6_request_with_an_invalid_id_is_answered() {
         client.write(&format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#
         ));
-        let error = client.heard(|message| message["id"].is_null() && message["error"].is_object());
+        let error = client.receive(|message| message["id"].is_null() && message["error"].is_object());
         assert_eq!(error["error"]["code"], -32600, "{id}: {error}");
     }
     let long = "x".repeat(1_000);
     client.write(&format!(
         r#"{{"jsonrpc":"2.0","id":"{long}","method":"tools/list"}}"#
     ));
-    client.heard(|message| message["id"] == long.as_str() && message["result"].is_object());
+    client.receive(|message| message["id"] == long.as_str() && message["result"].is_object());
     // A notification is accepted whatever other fields it has.
     client.write(r#"{"jsonrpc":"2.0","id":null,"method":"notifications/made_up"}"#);
     works(&mut client);
@@ -219,7 +219,7 @@ fn duplicate_field_runs_nothing() {
     client.write(
         r#"{"jsonrpc":"2.0","id":"two","method":"tools/call","params":{"name":"shell","arguments":{"command":"echo a >> runs","command":"echo b >> runs"}}}"#,
     );
-    let error = client.heard(|message| message["id"] == "two");
+    let error = client.receive(|message| message["id"] == "two");
     assert_eq!(error["error"]["code"], -32602, "{error}");
     assert_eq!(
         error["error"]["message"],
@@ -254,14 +254,14 @@ fn lines_with_bom_crlf_and_blanks_are_accepted() {
     let mut client = Client::start(&home, LEGACY);
     let list = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"tools/list"}}"#);
     client.write(&format!("\u{feff}{}\r", list("marked")));
-    client.heard(|message| message["id"] == "marked" && message["result"].is_object());
+    client.receive(|message| message["id"] == "marked" && message["result"].is_object());
     client.write(&format!("  {}\t", list("spaced")));
-    client.heard(|message| message["id"] == "spaced" && message["result"].is_object());
+    client.receive(|message| message["id"] == "spaced" && message["result"].is_object());
     let (first, second) = (list("halves"), list("next"));
     client.write_part(&first[..20]);
     client.write_part(&format!("{}\n{}", &first[20..], &second[..9]));
-    client.heard(|message| message["id"] == "halves" && message["result"].is_object());
+    client.receive(|message| message["id"] == "halves" && message["result"].is_object());
     client.write(&second[9..]);
-    client.heard(|message| message["id"] == "next" && message["result"].is_object());
+    client.receive(|message| message["id"] == "next" && message["result"].is_object());
     works(&mut client);
 }

@@ -79,7 +79,7 @@ fn lines_of_the_client_are_never_taken_for_control_lines() {
         client.write(line);
     }
     for _ in 0..3 {
-        client.heard(|message| message["error"]["code"] == -32700);
+        client.receive(|message| message["error"]["code"] == -32700);
     }
     assert_eq!(
         client.call("shell", json!({"command": "echo ok"}))["isError"],

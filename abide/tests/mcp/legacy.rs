@@ -308,7 +308,7 @@ fn codex_shows_one_question_at_a_time() {
     client.reply(&first, "decline");
     let second = client.asked();
     assert!(process.is_alive());
-    assert!(!client.has_heard(|message| message["method"] == "notifications/cancelled"));
+    assert!(!client.has_received(|message| message["method"] == "notifications/cancelled"));
     client.call("shell", reads);
     client.reply(&second, "decline");
     assert!(text(&client.result(id)).starts_with("command execution timeout: no output for 300ms"));
@@ -331,7 +331,7 @@ fn cancellation_by_a_person_ends_the_command() {
         process.wait_gone();
         client.call("shell", json!({"command": "true"}));
         assert!(
-            !client.has_heard(|message| message["id"] == id),
+            !client.has_received(|message| message["id"] == id),
             "a cancelled call is not answered"
         );
     }
@@ -355,7 +355,7 @@ fn reused_id_after_cancellation_gets_only_the_second_answer() {
         assert!(text(&result).contains("STDOUT:\nsecond\n"), "{result}");
         process.wait_gone();
         client.call("shell", json!({"command": "true"}));
-        assert!(!client.has_heard(|message| message["id"] == id));
+        assert!(!client.has_received(|message| message["id"] == id));
     }
 }
 
@@ -382,7 +382,7 @@ fn cancellation_by_timeout_leaves_the_command_running() {
         );
         client.call("shell", json!({"command": "sleep 0.5"}));
         assert!(process.is_alive());
-        assert!(!client.has_heard(|message| message["id"] == id));
+        assert!(!client.has_received(|message| message["id"] == id));
     }
 }
 
@@ -500,11 +500,11 @@ fn progress_is_sent_only_with_a_token() {
         assert!(message.starts_with("running for "), "{second}");
         std::fs::write(home.path(&name), "").expect("the command reads");
         client.result(id);
-        while client.has_heard(is_progress) {
-            client.heard(is_progress);
+        while client.has_received(is_progress) {
+            client.receive(is_progress);
         }
         client.call("shell", json!({"command": "true"}));
-        assert!(!client.has_heard(is_progress), "it is over");
+        assert!(!client.has_received(is_progress), "it is over");
     }
 }
 
@@ -539,7 +539,7 @@ fn batch_is_answered_as_a_batch_in_2025_03_26() {
     assert!(text(&alone).contains("STATUS: SUCCESS"), "{alone}");
     home.kill_daemon();
     std::fs::write(home.path("go"), "over").expect("the command reads");
-    let answers = client.heard(|message| message.is_array());
+    let answers = client.receive(|message| message.is_array());
     let of = |id: Value| {
         let answers = answers.as_array().expect("a batch");
         assert_eq!(answers.len(), 4, "{answers:?}");
@@ -560,7 +560,7 @@ fn batch_is_answered_as_a_batch_in_2025_03_26() {
         ),
     ] {
         client.send(&batch);
-        let error = client.heard(|message| message["error"].is_object());
+        let error = client.receive(|message| message["error"].is_object());
         assert_eq!(error["error"]["code"], -32600, "{error}");
         assert_eq!(error["error"]["message"], why);
     }

@@ -43,13 +43,13 @@ fn call_without_metadata_is_refused_after_earlier_calls() {
     client.send(&call("half", json!({version: "2026-07-28"})));
     client.send(&call("odd", json!({version: "2199-01-01", abilities: {}})));
     for id in ["bare", "half", "odd"] {
-        let error = client.heard(|message| message["id"] == id);
+        let error = client.receive(|message| message["id"] == id);
         assert!(error["error"]["code"].is_i64(), "{error}");
     }
     assert_eq!(home.lines("runs"), 0);
     let whole = json!({version: "2026-07-28", abilities: {}});
     client.send(&call("whole", whole));
-    let answer = client.heard(|message| message["id"] == "whole");
+    let answer = client.receive(|message| message["id"] == "whole");
     assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
     assert_eq!(home.lines("runs"), 1);
 }

@@ -67,7 +67,7 @@ fn input_is_sent_once_when_the_daemon_dies() {
 fn signal_is_sent_once_when_the_daemon_dies() {
     let home = Home::dying("signal.post_send");
     let mut client = Client::start(&home, LEGACY);
-    let fifo = Fifo::new(&home, "heard");
+    let fifo = Fifo::new(&home, "received");
     let said = fifo.path();
     let command = format!(
         "trap 'echo one > {said}' USR1; trap 'echo two > {said}' USR2; echo up > {said}; \
@@ -170,7 +170,7 @@ fn front_and_daemon_number_requests_alike_for_all_ids() {
         r#"{{"jsonrpc":"2.0","id":"m","method":"{}"}}"#,
         "y".repeat(1_000)
     ));
-    let unknown = client.heard(|message| message["id"] == "m");
+    let unknown = client.receive(|message| message["id"] == "m");
     assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
     let (fifo, go) = (Fifo::new(&home, "runs"), Fifo::new(&home, "go"));
     let command = format!(
@@ -197,7 +197,7 @@ fn duplicate_id_does_not_affect_the_first_request() {
     fifo.read();
     client.forget_id();
     client.begin("shell", json!({"command": "true"}));
-    client.heard(|message| message["id"] == id && message["error"].is_object());
+    client.receive(|message| message["id"] == id && message["error"].is_object());
     home.kill_daemon();
     std::fs::write(home.path("go"), "over").expect("the command reads");
     assert!(text(&client.result(id)).contains("STDOUT:\nover"));

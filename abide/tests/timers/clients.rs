@@ -61,14 +61,14 @@ impl Client {
         let id = message["id"].clone();
         self.say(message);
         loop {
-            let heard = self.hear();
-            if heard["id"] == id {
-                return heard["result"].clone();
+            let received = self.receive();
+            if received["id"] == id {
+                return received["result"].clone();
             }
         }
     }
 
-    fn hear(&mut self) -> Value {
+    fn receive(&mut self) -> Value {
         let mut line = String::new();
         assert_ne!(self.output.read_line(&mut line).expect("a line"), 0);
         serde_json::from_str(&line).expect("JSON")
@@ -303,9 +303,9 @@ fn hook_waits_for_the_message_and_exits_with_it() {
 /// Next notification of a client.
 fn told(client: &mut Client, method: &str) -> Value {
     loop {
-        let heard = client.hear();
-        if heard["method"] == method {
-            return heard["params"].clone();
+        let received = client.receive();
+        if received["method"] == method {
+            return received["params"].clone();
         }
     }
 }
@@ -318,27 +318,27 @@ fn notification_does_not_mark_a_message_as_seen() {
     assert_eq!(capabilities["logging"], json!({}), "{capabilities}");
     assert_eq!(capabilities["experimental"], Value::Null, "{capabilities}");
     come_due(&client.mission(&abide, "go on", json!({})));
-    let heard = told(&mut client, "notifications/message");
+    let received = told(&mut client, "notifications/message");
     assert_eq!(
-        (&heard["level"], &heard["logger"]),
+        (&received["level"], &received["logger"]),
         (&json!("notice"), &json!("abide"))
     );
-    let text = heard["data"]["text"].as_str().expect("a text");
-    assert!(text.contains("Mission: go on"), "{heard}");
-    let timer = &heard["data"]["timer"];
-    assert_eq!(timer["timer_type"], "mission", "{heard}");
-    assert_eq!(timer["mission"], "go on", "{heard}");
-    assert!(timer["elapsed_time"].is_number(), "{heard}");
+    let text = received["data"]["text"].as_str().expect("a text");
+    assert!(text.contains("Mission: go on"), "{received}");
+    let timer = &received["data"]["timer"];
+    assert_eq!(timer["timer_type"], "mission", "{received}");
+    assert_eq!(timer["mission"], "go on", "{received}");
+    assert!(timer["elapsed_time"].is_number(), "{received}");
     let listed = abide.get("/v1/messages");
     assert_eq!(
         listed["messages"][0]["message_id"],
-        heard["data"]["message_id"]
+        received["data"]["message_id"]
     );
     assert_eq!(listed["messages"][0]["seen_at"], Value::Null);
     let params = json!({"name": "read_messages", "arguments": {}});
     let read = client.ask(json!({"id": 2, "method": "tools/call", "params": params}));
     let message = &read["structuredContent"]["messages"][0];
-    assert_eq!(message["message_id"], heard["data"]["message_id"], "{read}");
+    assert_eq!(message["message_id"], received["data"]["message_id"], "{read}");
     assert_eq!(message["repeated"], false, "{read}");
     // A client that subscribes only to errors is not notified.
     let params = json!({"level": "error"});
@@ -351,9 +351,9 @@ fn notification_does_not_mark_a_message_as_seen() {
     let params = json!({"name": "read_messages", "arguments": {}});
     client.say(json!({"id": 4, "method": "tools/call", "params": params}));
     loop {
-        let heard = client.hear();
-        assert_ne!(heard["method"], "notifications/message", "{heard}");
-        if heard["id"] == 4 {
+        let received = client.receive();
+        assert_ne!(received["method"], "notifications/message", "{received}");
+        if received["id"] == 4 {
             break;
         }
     }
@@ -367,9 +367,9 @@ fn channel_is_opened_on_request() {
     let experimental = client.opening["capabilities"]["experimental"].clone();
     assert_eq!(experimental, json!({"claude/channel": {}}));
     come_due(&client.mission(&abide, "go on", json!({})));
-    let heard = told(&mut client, "notifications/claude/channel");
-    let text = heard["content"].as_str().expect("a text");
-    assert!(text.contains("Mission: go on"), "{heard}");
-    assert!(heard["meta"]["message_id"].is_string(), "{heard}");
+    let received = told(&mut client, "notifications/claude/channel");
+    let text = received["content"].as_str().expect("a text");
+    assert!(text.contains("Mission: go on"), "{received}");
+    assert!(received["meta"]["message_id"].is_string(), "{received}");
     client.leave();
 }

@@ -138,8 +138,8 @@ fn k11_g7_g8_repeated_kills_lose_and_repeat_nothing() {
         }
         told.extend(new);
     }
-    let heard: BTreeSet<String> = told.iter().map(|(id, _)| id.clone()).collect();
-    assert_eq!(heard, made, "every completion is told");
+    let received: BTreeSet<String> = told.iter().map(|(id, _)| id.clone()).collect();
+    assert_eq!(received, made, "every completion is told");
     let first_tellings = told.iter().filter(|(_, repeated)| !repeated).count();
     assert!(
         first_tellings <= made.len(),

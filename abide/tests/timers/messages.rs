@@ -144,8 +144,8 @@ fn handed_over(abide: &Abide, code: u8) -> (String, std::path::PathBuf) {
 fn session_that_ended_without_a_daemon_is_reported_once() {
     let abide = Abide::started();
     // The call in standby has reported this one.
-    let heard = call(&abide, "shell", json!({"command": "exit 3"}));
-    assert_eq!(heard["return_code"], 3, "{heard}");
+    let received = call(&abide, "shell", json!({"command": "exit 3"}));
+    assert_eq!(received["return_code"], 3, "{received}");
     let (id, fifo) = handed_over(&abide, 7);
     abide.kill_daemon();
     fs::write(&fifo, "go\n").expect("a word");

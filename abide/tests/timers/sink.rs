@@ -85,7 +85,7 @@ impl Sink {
                 };
                 let _ = stream.set_read_timeout(Some(PATIENCE));
                 let answer = &answers[turn.min(answers.len() - 1)];
-                let heard = match &tls {
+                let received = match &tls {
                     None => answered(stream, answer),
                     Some(config) => {
                         let session = ServerConnection::new(config.clone()).expect("a session");
@@ -93,8 +93,8 @@ impl Sink {
                     }
                 };
                 // A connection that was closed early sent no request.
-                if let Some(heard) = heard
-                    && tell.send(heard).is_err()
+                if let Some(received) = received
+                    && tell.send(received).is_err()
                 {
                     return;
                 }

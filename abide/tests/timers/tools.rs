@@ -132,15 +132,15 @@ fn standby_returns_when_another_caller_changes_the_timer() {
             .unwrap()
             .extend(more.as_object().unwrap().clone());
         call(&abide, tool, arguments);
-        let heard = crate::harness::receive(waiting).expect("an answer").body;
-        assert_eq!(heard["status"], status, "{heard}");
-        assert_eq!(heard["timeout"], false);
+        let received = crate::harness::receive(waiting).expect("an answer").body;
+        assert_eq!(received["status"], status, "{received}");
+        assert_eq!(received["timeout"], false);
         let said = match tool {
             "stop_timer" => "was stopped:",
             "cancel_timer" => "was cancelled:",
             _ => "was paused:",
         };
-        assert!(heard["text"].as_str().unwrap().contains(said), "{heard}");
+        assert!(received["text"].as_str().unwrap().contains(said), "{received}");
     }
 }
 
