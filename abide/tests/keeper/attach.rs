@@ -30,7 +30,7 @@ fn k3_a_keeper_is_found_again_by_its_socket() {
     // The newer connection has replaced the older one.
     keeper.expect_started();
     assert_eq!(keeper.receive(), None);
-    again.say(&input("hello\n"));
+    again.send(&input("hello\n"));
     let ran = again.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(4)));
     assert_eq!(ran.output(Stream::Stdout), b"hello\n");
@@ -51,7 +51,7 @@ fn k3_connection_without_a_handshake_replaces_no_daemon() {
     }
     // A connection that stays open and sends nothing does not block others either.
     let _silent = keeper.call();
-    keeper.say(&input("hello\n"));
+    keeper.send(&input("hello\n"));
     let ran = keeper.finish();
     assert_eq!(ran.output(Stream::Stdout), b"hello\n");
 }
@@ -107,7 +107,7 @@ fn k5_deadline_is_enforced_without_a_daemon() {
         keeper.start(launch);
         keeper.expect_started();
         keeper.expect_growth(2);
-        keeper.say(&ToKeeper::Deadline { in_ms: 100 });
+        keeper.send(&ToKeeper::Deadline { in_ms: 100 });
         let away = keeper.hang_up();
         let ended = away.ended();
         assert_eq!(ended.end, End::Deadline);
@@ -197,7 +197,7 @@ fn k14_keeper_killed_during_a_kill_leaves_no_process() {
         let mut keeper =
             fork_server.started("trap '' TERM; (setsid sleep 1000 &); echo up; sleep 1000");
         keeper.expect_growth(2);
-        keeper.say(&match point {
+        keeper.send(&match point {
             "keeper.at_deadline" => ToKeeper::Deadline { in_ms: 1 },
             _ => ToKeeper::Kill {
                 end: End::User,

@@ -69,7 +69,7 @@ fn deadline_kills_the_tree_and_keeps_the_output() {
             |launch| launch.containment = hold,
         );
         keeper.expect_growth(b"before\nready\n".len() as u64 - 1);
-        keeper.say(&ToKeeper::Deadline { in_ms: 1 });
+        keeper.send(&ToKeeper::Deadline { in_ms: 1 });
         let exited = keeper.expect_exited();
         assert_eq!(exited.end, End::Deadline);
         assert_eq!(exited.exit, Some(Exit::Signal(libc::SIGKILL)));
@@ -187,13 +187,13 @@ fn a_deadline_can_be_moved_and_removed() {
         launch.stdin = abide_session::frame::Stdin::Open;
         launch.record.deadline_ms = Some(3_600_000);
     });
-    keeper.say_at_once(&[
+    keeper.send_together(&[
         ToKeeper::Deadline { in_ms: 1 },
         ToKeeper::Deadline { in_ms: 0 },
         ToKeeper::Look,
     ]);
     assert!(matches!(keeper.next(), FromKeeper::Grew { bytes: 0, .. }));
-    keeper.say(&ToKeeper::Deadline { in_ms: 50 });
+    keeper.send(&ToKeeper::Deadline { in_ms: 50 });
     let ran = keeper.finish();
     assert_eq!(ran.exited.end, End::Deadline);
 }

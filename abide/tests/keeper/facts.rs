@@ -139,11 +139,11 @@ fn processes_that_come_and_go_are_counted() {
         }
     };
     look_until(ProcessActivity::WaitingForInput, 1);
-    keeper.say(&input("\n"));
+    keeper.send(&input("\n"));
     look_until(ProcessActivity::WaitingForInput, 2);
-    keeper.say(&input("\x04"));
+    keeper.send(&input("\x04"));
     look_until(ProcessActivity::WaitingForInput, 1);
-    keeper.say(&input("\n"));
+    keeper.send(&input("\n"));
     look_until(ProcessActivity::Sleeping, 1);
     keeper.kill(End::User, 0);
     keeper.finish();
@@ -160,7 +160,7 @@ fn cpu_time_of_ended_children_and_orphans_is_counted() {
         let launch = keeper.shell(&format!("{command}; exec sleep 1000"));
         keeper.start(launch);
         keeper.expect_started();
-        keeper.say(&ToKeeper::Watch { beyond: 0 });
+        keeper.send(&ToKeeper::Watch { beyond: 0 });
         keeper.expect_growth(0);
         look_until(&keeper, ProcessActivity::Sleeping);
         let meta = keeper.meta();

@@ -248,7 +248,7 @@ impl Keeper {
     /// Opens a new connection to the same keeper; the old one may stay open.
     pub fn again(&self) -> Keeper {
         let mut keeper = Keeper::over(self.call(), self.folder.clone());
-        keeper.say(&ToKeeper::Hello);
+        keeper.send(&ToKeeper::Hello);
         keeper.expect_ready();
         assert_eq!(keeper.pid, self.pid);
         keeper
@@ -296,17 +296,17 @@ impl Keeper {
         }
     }
 
-    pub fn say(&mut self, frame: &ToKeeper) {
-        self.say_at_once(std::slice::from_ref(frame));
+    pub fn send(&mut self, frame: &ToKeeper) {
+        self.send_together(std::slice::from_ref(frame));
     }
 
     /// Requests the end of the tree, with this grace.
     pub fn kill(&mut self, end: End, grace_ms: u32) {
-        self.say(&ToKeeper::Kill { end, grace_ms });
+        self.send(&ToKeeper::Kill { end, grace_ms });
     }
 
     /// Sends several frames in one write, so that the keeper receives them together.
-    pub fn say_at_once(&mut self, frames: &[ToKeeper]) {
+    pub fn send_together(&mut self, frames: &[ToKeeper]) {
         let mut wire = Vec::new();
         for frame in frames {
             frame.encode(&mut wire);
@@ -315,7 +315,7 @@ impl Keeper {
     }
 
     pub fn start(&mut self, launch: Launch) {
-        self.say(&ToKeeper::Start(Box::new(launch)));
+        self.send(&ToKeeper::Start(Box::new(launch)));
     }
 
     /// Next frame; `None`: the keeper has closed the connection.
@@ -385,13 +385,13 @@ impl Keeper {
     /// Reassigns the keeper to a session in another directory.
     pub fn renew(&mut self, folder: PathBuf) {
         let path = folder.as_os_str().as_encoded_bytes().to_vec();
-        self.say(&ToKeeper::Renew { folder: path });
+        self.send(&ToKeeper::Renew { folder: path });
         self.folder = folder;
     }
 
     /// Waits until there are more than `beyond` bytes of output.
     pub fn expect_growth(&mut self, beyond: u64) -> u64 {
-        self.say(&ToKeeper::Watch { beyond });
+        self.send(&ToKeeper::Watch { beyond });
         loop {
             match self.next() {
                 FromKeeper::Grew { bytes, .. } if bytes > beyond => return bytes,
@@ -419,7 +419,7 @@ impl Keeper {
                 other => panic!("expected the rest, received {other:?}"),
             }
         }
-        self.say(&ToKeeper::Ack);
+        self.send(&ToKeeper::Ack);
         while self.receive().is_some() {}
         wait_gone(self.pid);
         assert!(!self.folder.join("ctl").exists());

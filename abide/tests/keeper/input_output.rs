@@ -31,10 +31,10 @@ fn stdin_without_input_is_at_end_of_file() {
 fn open_input_flows_until_it_is_closed() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.fed("exec cat");
-    keeper.say(&input("one\n"));
+    keeper.send(&input("one\n"));
     keeper.expect_growth(3);
-    keeper.say(&input("two\n"));
-    keeper.say(&ToKeeper::CloseInput);
+    keeper.send(&input("two\n"));
+    keeper.send(&ToKeeper::CloseInput);
     let ran = keeper.finish();
     assert_eq!(ran.output(Stream::Stdout), b"one\ntwo\n");
 }
@@ -50,12 +50,12 @@ fn input_with_the_same_key_is_written_once() {
             from,
         }),
     };
-    keeper.say(&named("a", 0, "one\n"));
-    keeper.say(&named("b", 0, "two\n"));
+    keeper.send(&named("a", 0, "one\n"));
+    keeper.send(&named("b", 0, "two\n"));
     // The next daemon may split it at other positions.
     let mut again = keeper.again();
     again.expect_started();
-    again.say_at_once(&[
+    again.send_together(&[
         named("a", 0, "on"),
         named("a", 2, "e\nmore\n"),
         named("b", 0, "two\n"),
@@ -71,7 +71,7 @@ fn input_with_the_same_key_is_written_once() {
 fn unread_input_blocks_only_further_input() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.fed("sleep 1000");
-    keeper.say(&input(vec![b'x'; INPUT_WINDOW]));
+    keeper.send(&input(vec![b'x'; INPUT_WINDOW]));
     match keeper.next() {
         FromKeeper::InputTaken { bytes } => assert!(bytes < INPUT_WINDOW as u64),
         other => panic!("{other:?}"),
@@ -89,7 +89,7 @@ fn kill_does_not_wait_for_unread_input() {
         for _ in 0..3 {
             keeper = keeper.again();
             keeper.expect_started();
-            keeper.say(&input(vec![b'x'; INPUT_WINDOW]));
+            keeper.send(&input(vec![b'x'; INPUT_WINDOW]));
         }
         keeper.kill(End::User, 0);
         assert_eq!(keeper.finish().exited.end, End::User);
@@ -104,7 +104,7 @@ fn child_that_closes_its_stdin_keeps_running() {
         |launch| launch.stdin = Stdin::Open,
     );
     keeper.expect_growth(6);
-    keeper.say(&input("late\n"));
+    keeper.send(&input("late\n"));
     match keeper.next() {
         FromKeeper::InputDropped { bytes: 5 } => {}
         other => panic!("{other:?}"),
@@ -113,7 +113,7 @@ fn child_that_closes_its_stdin_keeps_running() {
         FromKeeper::InputTaken { bytes: 5 } => {}
         other => panic!("{other:?}"),
     }
-    keeper.say(&signal(libc::SIGUSR1));
+    keeper.send(&signal(libc::SIGUSR1));
     assert_eq!(keeper.finish().exited.exit, Some(Exit::Code(6)));
 }
 
@@ -121,7 +121,7 @@ fn child_that_closes_its_stdin_keeps_running() {
 fn look_is_answered_at_once_and_watch_once() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.fed("exec cat");
-    keeper.say(&ToKeeper::Look);
+    keeper.send(&ToKeeper::Look);
     let FromKeeper::Grew {
         bytes: 0,
         quiet_since_mono_ms: start,
@@ -129,9 +129,9 @@ fn look_is_answered_at_once_and_watch_once() {
     else {
         panic!("a look was not answered");
     };
-    keeper.say(&ToKeeper::Watch { beyond: 3 });
-    keeper.say(&input("abc"));
-    keeper.say(&ToKeeper::Look);
+    keeper.send(&ToKeeper::Watch { beyond: 3 });
+    keeper.send(&input("abc"));
+    keeper.send(&ToKeeper::Look);
     let mut looked = Vec::new();
     while looked.is_empty() {
         match keeper.next() {
@@ -141,7 +141,7 @@ fn look_is_answered_at_once_and_watch_once() {
         }
     }
     assert!(looked[0] <= 3);
-    keeper.say(&input("d"));
+    keeper.send(&input("d"));
     let quiet = loop {
         match keeper.next() {
             FromKeeper::Grew {
@@ -153,8 +153,8 @@ fn look_is_answered_at_once_and_watch_once() {
         }
     };
     assert!(quiet >= start);
-    keeper.say(&input("e"));
-    keeper.say(&ToKeeper::CloseInput);
+    keeper.send(&input("e"));
+    keeper.send(&ToKeeper::CloseInput);
     let exited = loop {
         match keeper.next() {
             FromKeeper::InputTaken { .. } => {}
@@ -171,7 +171,7 @@ fn a_signal_reaches_the_leaders_group() {
     let mut keeper =
         fork_server.started("trap 'exit 8' USR1; echo up; while :; do sleep 0.01; done");
     keeper.expect_growth(2);
-    keeper.say(&signal(libc::SIGUSR1));
+    keeper.send(&signal(libc::SIGUSR1));
     let ran = keeper.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(8)));
     assert_eq!(ran.exited.end, End::Exited);
@@ -191,10 +191,10 @@ fn signal_with_the_same_key_is_sent_once() {
         number,
         once: Some(name.as_bytes().to_vec()),
     };
-    keeper.say(&named(libc::SIGUSR1, "a"));
+    keeper.send(&named(libc::SIGUSR1, "a"));
     keeper.expect_growth(up + 3);
-    keeper.say(&named(libc::SIGUSR1, "a"));
-    keeper.say(&named(libc::SIGUSR2, "b"));
+    keeper.send(&named(libc::SIGUSR1, "a"));
+    keeper.send(&named(libc::SIGUSR2, "b"));
     let ran = keeper.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(8)));
     assert_eq!(ran.exited.bytes, b"up\none\n".len() as u64);
@@ -213,13 +213,13 @@ fn a_terminal_echoes_and_has_a_size() {
         },
     );
     let seen = keeper.expect_growth(b"40 120\r\n".len() as u64 - 1);
-    keeper.say(&ToKeeper::Resize {
+    keeper.send(&ToKeeper::Resize {
         cols: 100,
         rows: 30,
     });
-    keeper.say(&input("x\n"));
+    keeper.send(&input("x\n"));
     keeper.expect_growth(seen + b"x\r\n30 100\r\n".len() as u64 - 1);
-    keeper.say(&input("y\n"));
+    keeper.send(&input("y\n"));
     let ran = keeper.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(0)));
     assert!(ran.exited.closed);
@@ -234,9 +234,9 @@ fn a_terminal_ends_its_input_and_interrupts() {
     let fork_server = ForkServer::new();
     let size = Some(Size { cols: 80, rows: 24 });
     let mut keeper = fork_server.started_with("exec cat", |launch| launch.record.pty = size);
-    keeper.say(&input("hi\n"));
+    keeper.send(&input("hi\n"));
     keeper.expect_growth(7);
-    keeper.say(&ToKeeper::CloseInput);
+    keeper.send(&ToKeeper::CloseInput);
     let ran = keeper.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(0)));
     assert_eq!(ran.output(Stream::Pty), b"hi\r\nhi\r\n");
@@ -252,7 +252,7 @@ fn a_terminal_ends_its_input_and_interrupts() {
             launch.record.pty = size
         });
         keeper.expect_growth(3);
-        keeper.say(&interrupt);
+        keeper.send(&interrupt);
         let ran = keeper.finish();
         assert_eq!(ran.exited.exit, Some(Exit::Signal(libc::SIGINT)));
         assert_eq!(ran.exited.end, End::Signaled);
@@ -283,7 +283,7 @@ fn signal_reaches_children_of_a_process_that_it_kills() {
                 launch.containment = hold
             });
         keeper.expect_growth(5);
-        keeper.say(&signal(libc::SIGTERM));
+        keeper.send(&signal(libc::SIGTERM));
         let ran = keeper.finish();
         assert_eq!(ran.exited.exit, Some(Exit::Signal(libc::SIGTERM)));
         assert_eq!(ran.output(Stream::Stdout), b"ready\n");

@@ -83,7 +83,7 @@ fn m8_without_processes_a_start_fails_with_a_reason_and_a_kill_works() {
         assert_eq!(ran.exited.end, End::Agent);
         assert_eq!(marked(&ran.folder), Vec::<String>::new());
         group.set("pids.max", "max");
-        keeper.say(&ToKeeper::Ack);
+        keeper.send(&ToKeeper::Ack);
         while keeper.receive().is_some() {}
     }
     assert_eq!(fork_server.run("exit 6").exited.exit, Some(Exit::Code(6)));
@@ -107,7 +107,7 @@ fn m15_a_process_that_does_not_die_is_reported_until_it_does() {
         other => panic!("{other:?}"),
     }
     // It is not reported as dead before it is.
-    keeper.say(&ToKeeper::Look);
+    keeper.send(&ToKeeper::Look);
     assert!(matches!(keeper.next(), FromKeeper::Grew { .. }));
     group.set("freezer.state", "THAWED");
     let ran = keeper.finish();

@@ -11,9 +11,9 @@ fn c13_streams_are_kept_apart_and_in_order_of_arrival() {
     let mut keeper = fork_server.started_with("cat; echo err >&2; cat /nope; echo out", |launch| {
         launch.stdin = abide_session::frame::Stdin::Open
     });
-    keeper.say(&input("in\n"));
+    keeper.send(&input("in\n"));
     keeper.expect_growth(2);
-    keeper.say(&abide_session::frame::ToKeeper::CloseInput);
+    keeper.send(&abide_session::frame::ToKeeper::CloseInput);
     let ran = keeper.finish();
     assert_eq!(ran.output(Stream::Stdout), b"in\nout\n");
     let stderr = ran.output(Stream::Stderr);
@@ -150,7 +150,7 @@ fn a_reader_follows_the_writer_without_a_gap() {
     let mut pieces = Log::open(&keeper.folder).pieces(0, None);
     let mut read = 0;
     let exited = loop {
-        keeper.say(&abide_session::frame::ToKeeper::Watch { beyond: read });
+        keeper.send(&abide_session::frame::ToKeeper::Watch { beyond: read });
         let received = keeper.next();
         for piece in pieces.by_ref() {
             match piece.unwrap() {

@@ -113,7 +113,7 @@ fn failed_start_leaves_no_process() {
     assert_eq!(tree::members(&keeper.meta()), Vec::<i32>::new());
     let init = keeper.meta().init.unwrap();
     assert!(!std::path::Path::new(&format!("/proc/{init}")).exists());
-    keeper.say(&ToKeeper::Ack);
+    keeper.send(&ToKeeper::Ack);
     while keeper.receive().is_some() {}
     wait_gone(keeper.pid);
 }
@@ -134,7 +134,7 @@ fn background_processes_keep_running_and_are_listed() {
     let left = tree::processes(&keeper.meta());
     assert_eq!(left.len(), 1, "{left:?}");
     assert!(left[0].command.contains("read line"), "{left:?}");
-    keeper.say(&input("go\n"));
+    keeper.send(&input("go\n"));
     let ran = keeper.wind_up(exited);
     assert_eq!(text(&ran, Stream::Stdout), "FIRST\nLATE\n");
     is_empty_and_closed(&ran);
@@ -153,7 +153,7 @@ fn deadline_kills_every_process() {
             return;
         };
         keeper.expect_growth(2);
-        keeper.say(&ToKeeper::Deadline { in_ms: 1 });
+        keeper.send(&ToKeeper::Deadline { in_ms: 1 });
         let exited = keeper.expect_exited();
         assert_eq!(exited.end, End::Deadline);
         assert_eq!(exited.exit, Some(Exit::Signal(libc::SIGKILL)));

@@ -22,7 +22,7 @@ fn refused(fork_server: &ForkServer, change: impl Fn(&mut Launch)) -> (i32, Stri
         at_wall_ms,
     };
     assert_eq!(ending, Some(written));
-    keeper.say(&ToKeeper::Ack);
+    keeper.send(&ToKeeper::Ack);
     while keeper.receive().is_some() {}
     wait_gone(keeper.pid);
     assert!(!keeper.folder.join("ctl").exists());

@@ -92,21 +92,21 @@ impl Late {
             "capabilities": {},
             "clientInfo": {"name": "late", "version": "1"},
         });
-        late.say(
+        late.send(
             json!({"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": params}),
         );
         assert_eq!(late.read()["id"], "first");
-        late.say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        late.send(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         late
     }
 
-    fn say(&mut self, message: Value) {
+    fn send(&mut self, message: Value) {
         writeln!(self.input, "{message}").expect("it reads");
     }
 
     fn begin(&mut self, id: u64, tool: &str, arguments: Value) {
         let params = json!({"name": tool, "arguments": arguments});
-        self.say(json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
+        self.send(json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
     }
 
     fn read(&mut self) -> Value {
@@ -166,8 +166,8 @@ fn client_that_reads_nothing_delays_no_other_client() {
         late.begin(number, "shell", large(number));
     }
     for number in calls..calls + 500 {
-        late.say(json!({"jsonrpc": "2.0", "id": number, "method": "tools/list"}));
-        late.say(json!("nonsense"));
+        late.send(json!({"jsonrpc": "2.0", "id": number, "method": "tools/list"}));
+        late.send(json!("nonsense"));
     }
     wait_for_commands(&home, &mut other, HELD);
     for number in 0..20 {

@@ -126,19 +126,19 @@ fn client_that_reads_late_gets_every_answer_once() {
         };
         let mut child = front.spawn().expect("abide mcp starts");
         drop(front);
-        let mut say = |message: Value| writeln!(input, "{message}").expect("it reads");
+        let mut send = |message: Value| writeln!(input, "{message}").expect("it reads");
         let mut lines = BufReader::new(output).lines();
         let mut next = || lines.next().expect("an answer").expect("a line");
-        say(
+        send(
             json!({"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": {
                 "protocolVersion": "2025-11-25", "capabilities": {},
                 "clientInfo": {"name": "late", "version": "1"},
             }}),
         );
         assert!(next().contains("protocolVersion"));
-        say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        send(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         for id in 0..3_000 {
-            say(json!({"jsonrpc": "2.0", "id": id, "method": "ping"}));
+            send(json!({"jsonrpc": "2.0", "id": id, "method": "ping"}));
         }
         let answered: BTreeSet<u64> = (0..3_000)
             .map(|_| serde_json::from_str::<Value>(&next()).expect("a message"))

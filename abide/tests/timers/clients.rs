@@ -48,18 +48,18 @@ impl Client {
             "clientInfo": client_info
         });
         client.opening = client.ask(json!({"id": 0, "method": "initialize", "params": params}));
-        client.say(json!({"method": "notifications/initialized"}));
+        client.send(json!({"method": "notifications/initialized"}));
         client
     }
 
-    fn say(&mut self, mut message: Value) {
+    fn send(&mut self, mut message: Value) {
         message["jsonrpc"] = "2.0".into();
         writeln!(self.input, "{message}").expect("the front listens");
     }
 
     fn ask(&mut self, message: Value) -> Value {
         let id = message["id"].clone();
-        self.say(message);
+        self.send(message);
         loop {
             let received = self.receive();
             if received["id"] == id {
@@ -349,7 +349,7 @@ fn notification_does_not_mark_a_message_as_seen() {
         text.is_some_and(|text| text.contains("Mission: unheard"))
     });
     let params = json!({"name": "read_messages", "arguments": {}});
-    client.say(json!({"id": 4, "method": "tools/call", "params": params}));
+    client.send(json!({"id": 4, "method": "tools/call", "params": params}));
     loop {
         let received = client.receive();
         assert_ne!(received["method"], "notifications/message", "{received}");
