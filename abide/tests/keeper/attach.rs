@@ -9,8 +9,8 @@ use abide_session::log::Stream;
 
 use crate::harness::{ForkServer, Keeper, input, marked, output, wait_gone};
 
-/// The start of a session with open input is reported at once, before any other event.
-fn talked_to(launch: Launch) -> Launch {
+/// Launch with open input: its start is reported at once, before any other event.
+fn with_open_input(launch: Launch) -> Launch {
     Launch {
         stdin: Stdin::Open,
         ..launch
@@ -67,7 +67,7 @@ fn k2_command_of_a_gone_daemon_is_not_started() {
     fork_server.signal(rustix::process::Signal::STOP);
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     keeper.start(keeper.shell(&format!("echo > {}", ran.display())));
-    let away = keeper.hang_up();
+    let away = keeper.disconnect();
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
     fork_server.signal(rustix::process::Signal::CONT);
     wait_gone(away.pid);
@@ -88,7 +88,7 @@ fn k4_no_byte_is_lost_or_repeated_across_daemons() {
             other => panic!("{other:?}"),
         }
     }
-    let away = keeper.hang_up();
+    let away = keeper.disconnect();
     let ended = away.ended();
     let expected: String = (1..=2_000_000).map(|line| format!("{line}\n")).collect();
     assert_eq!(ended.bytes, expected.len() as u64);
@@ -108,7 +108,7 @@ fn k5_deadline_is_enforced_without_a_daemon() {
         keeper.expect_started();
         keeper.expect_growth(2);
         keeper.send(&ToKeeper::Deadline { in_ms: 100 });
-        let away = keeper.hang_up();
+        let away = keeper.disconnect();
         let ended = away.ended();
         assert_eq!(ended.end, End::Deadline);
         assert!(ended.empty && ended.closed);
@@ -130,7 +130,7 @@ fn k6_escalation_is_finished_without_a_daemon() {
         keeper.expect_growth(b"up\nasked\n".len() as u64 - 1);
         // The process has received the signal and stays; its grace ends soon after the daemon is gone.
         keeper.kill(End::User, 100);
-        let away = keeper.hang_up();
+        let away = keeper.disconnect();
         let ended = away.ended();
         assert_eq!(ended.end, End::User);
         assert_eq!(ended.exit, Some(Exit::Signal(libc::SIGKILL)));
@@ -143,10 +143,10 @@ fn k6_escalation_is_finished_without_a_daemon() {
 fn k7_unwritten_ending_is_reported_as_unknown() {
     let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", "exit.pre_record")]);
     let mut keeper = fork_server.ready();
-    keeper.start(talked_to(keeper.shell("echo kept; exit 3")));
+    keeper.start(with_open_input(keeper.shell("echo kept; exit 3")));
     keeper.expect_started();
     assert_eq!(keeper.receive(), None);
-    let away = keeper.hang_up();
+    let away = keeper.disconnect();
     assert_eq!(away.ending(), None);
     assert_eq!(output(&away.folder, None), b"kept\n");
 }
@@ -155,17 +155,17 @@ fn k7_unwritten_ending_is_reported_as_unknown() {
 fn k7_ending_is_written_before_it_is_reported() {
     let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", "exit.post_record")]);
     let mut keeper = fork_server.ready();
-    keeper.start(talked_to(keeper.shell("exit 3")));
+    keeper.start(with_open_input(keeper.shell("exit 3")));
     keeper.expect_started();
     assert_eq!(keeper.receive(), None);
-    assert_eq!(keeper.hang_up().ended().exit, Some(Exit::Code(3)));
+    assert_eq!(keeper.disconnect().ended().exit, Some(Exit::Code(3)));
 }
 
 #[test]
 fn k14_tree_of_a_killed_keeper_is_killed_through_its_cgroup() {
     let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", "io.mid")]);
     let mut keeper = fork_server.ready();
-    keeper.start(talked_to(
+    keeper.start(with_open_input(
         keeper.shell("(setsid sleep 1000 &); exec 1>&2; echo; sleep 1000"),
     ));
     keeper.expect_started();
@@ -176,7 +176,7 @@ fn k14_tree_of_a_killed_keeper_is_killed_through_its_cgroup() {
 /// Ends the tree of a keeper that died without an ending, as a daemon does. No process is left.
 fn tree_of_a_dead_keeper_is_ended(keeper: Keeper) {
     let (meta, leader) = (keeper.meta(), keeper.leader);
-    let away = keeper.hang_up();
+    let away = keeper.disconnect();
     assert_eq!(away.ending(), None);
     abide_session::tree::end_orphans(&meta);
     wait_gone(leader);

@@ -73,7 +73,7 @@ fn deadline_kills_the_tree_and_keeps_the_output() {
         let exited = keeper.expect_exited();
         assert_eq!(exited.end, End::Deadline);
         assert_eq!(exited.exit, Some(Exit::Signal(libc::SIGKILL)));
-        let ran = keeper.wind_up(exited);
+        let ran = keeper.finish_after(exited);
         assert_eq!(ran.output(Stream::Stdout), b"before\nready\n");
         assert_eq!(marked(&ran.folder), Vec::<String>::new());
     }
@@ -102,7 +102,7 @@ fn c3_background_process_is_reported_at_once_and_keeps_running() {
     let left = abide_session::tree::processes(&keeper.meta());
     assert_eq!(left.len(), 1, "{left:?}");
     std::fs::write(&fifo, b"go\n").unwrap();
-    let ran = keeper.wind_up(exited);
+    let ran = keeper.finish_after(exited);
     assert_eq!(ran.output(Stream::Stdout), b"FIRST\nLATE\n");
     match folder::read_ending(&ran.folder).unwrap() {
         Some(EndingFile::Ended(ended)) => {
@@ -145,7 +145,7 @@ fn c2_kill_continues_after_the_leader_has_exited() {
         assert_eq!(exited.exit, Some(Exit::Code(7)));
         // The leader has exited by itself; the grace of the other process is over now.
         keeper.kill(End::Agent, 1);
-        let ran = keeper.wind_up(exited);
+        let ran = keeper.finish_after(exited);
         assert_eq!(marked(&ran.folder), Vec::<String>::new());
     }
 }
@@ -156,7 +156,7 @@ fn a_kill_after_the_leader_has_ended_does_not_change_its_ending() {
     let mut keeper = fork_server.started("sleep 1000 & exit 5");
     let exited = keeper.expect_exited();
     keeper.kill(End::User, 0);
-    let ran = keeper.wind_up(exited);
+    let ran = keeper.finish_after(exited);
     match folder::read_ending(&ran.folder).unwrap() {
         Some(EndingFile::Ended(ended)) => {
             assert_eq!((ended.end, ended.exit), (End::Exited, Some(Exit::Code(5))));
@@ -204,7 +204,7 @@ fn idle_keeper_leaves_nothing_when_it_is_released() {
     let keeper = fork_server.ready();
     assert!(keeper.folder.join("ctl").exists());
     let folder = keeper.folder.clone();
-    let away = keeper.hang_up();
+    let away = keeper.disconnect();
     wait_gone(away.pid);
     assert!(!folder.exists());
     fork_server.close();
@@ -258,7 +258,7 @@ fn c4_a_tree_that_keeps_forking_is_emptied() {
         keeper.kill(End::Agent, 0);
         let exited = keeper.expect_exited();
         assert_eq!(exited.end, End::Agent);
-        let ran = keeper.wind_up(exited);
+        let ran = keeper.finish_after(exited);
         assert_eq!(marked(&ran.folder), Vec::<String>::new());
     }
 }

@@ -263,8 +263,8 @@ impl Keeper {
     }
 
     /// Closes the connection, and returns what is needed to find the keeper again.
-    pub fn hang_up(self) -> Away {
-        Away {
+    pub fn disconnect(self) -> DisconnectedKeeper {
+        DisconnectedKeeper {
             folder: self.folder,
             pid: self.pid,
         }
@@ -406,10 +406,10 @@ impl Keeper {
     /// Reads all frames, acknowledges the ending and waits until the keeper has exited.
     pub fn finish(mut self) -> Ran {
         let exited = self.expect_exited();
-        self.wind_up(exited)
+        self.finish_after(exited)
     }
 
-    pub fn wind_up(mut self, exited: Exited) -> Ran {
+    pub fn finish_after(mut self, exited: Exited) -> Ran {
         let (mut empty, mut closed) = (exited.empty, exited.closed);
         while !(empty && closed) {
             match self.next() {
@@ -449,12 +449,12 @@ fn is_by_the_way(frame: &FromKeeper) -> bool {
     )
 }
 
-pub struct Away {
+pub struct DisconnectedKeeper {
     pub folder: PathBuf,
     pub pid: u32,
 }
 
-impl Away {
+impl DisconnectedKeeper {
     /// Ending in the directory, after the keeper has exited.
     pub fn ending(&self) -> Option<EndingFile> {
         wait_gone(self.pid);

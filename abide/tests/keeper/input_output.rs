@@ -162,7 +162,7 @@ fn look_is_answered_at_once_and_watch_once() {
             other => panic!("told twice: {other:?}"),
         }
     };
-    assert_eq!(keeper.wind_up(exited).exited.bytes, 5);
+    assert_eq!(keeper.finish_after(exited).exited.bytes, 5);
 }
 
 #[test]

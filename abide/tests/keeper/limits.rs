@@ -177,7 +177,7 @@ fn c4_many_processes_end_at_the_deadline() {
         );
         let exited = keeper.expect_exited();
         assert_eq!(exited.end, End::Deadline);
-        let ran = keeper.wind_up(exited);
+        let ran = keeper.finish_after(exited);
         assert_eq!(marked(&ran.folder), Vec::<String>::new());
     }
 }

@@ -166,5 +166,5 @@ fn a_reader_follows_the_writer_without_a_gap() {
         }
     };
     assert_eq!(read, exited.bytes);
-    keeper.wind_up(exited);
+    keeper.finish_after(exited);
 }

@@ -135,7 +135,7 @@ fn background_processes_keep_running_and_are_listed() {
     assert_eq!(left.len(), 1, "{left:?}");
     assert!(left[0].command.contains("read line"), "{left:?}");
     keeper.send(&input("go\n"));
-    let ran = keeper.wind_up(exited);
+    let ran = keeper.finish_after(exited);
     assert_eq!(text(&ran, Stream::Stdout), "FIRST\nLATE\n");
     is_empty_and_closed(&ran);
 }
@@ -158,7 +158,7 @@ fn deadline_kills_every_process() {
         assert_eq!(exited.end, End::Deadline);
         assert_eq!(exited.exit, Some(Exit::Signal(libc::SIGKILL)));
         let init = keeper.meta().init.unwrap();
-        let ran = keeper.wind_up(exited);
+        let ran = keeper.finish_after(exited);
         assert_eq!(marked(&ran.folder), Vec::<String>::new());
         wait_gone(init);
         let stream = match pty {
@@ -225,7 +225,7 @@ fn killed_keeper_ends_its_namespace() {
     while keeper.receive().is_some() {}
     let meta = keeper.meta();
     wait_gone(meta.init.unwrap());
-    let away = keeper.hang_up();
+    let away = keeper.disconnect();
     assert_eq!(away.ending(), None);
     assert_eq!(marked(&away.folder), Vec::<String>::new());
     tree::end_orphans(&meta);

@@ -66,7 +66,7 @@ fn renewed_idle_keeper_leaves_nothing_when_it_is_released() {
     keeper.expect_exited();
     let first = keeper.folder.clone();
     keeper.renew(fork_server.new_folder());
-    let away = keeper.hang_up();
+    let away = keeper.disconnect();
     wait_gone(away.pid);
     assert!(!away.folder.exists());
     assert!(matches!(
@@ -109,5 +109,5 @@ fn keeper_of_a_running_session_is_not_reused() {
     again.expect_started();
     assert_eq!(again.expect_exited().exit, Some(Exit::Code(3)));
     again.kill(End::User, 0);
-    again.wind_up(exited);
+    again.finish_after(exited);
 }
