@@ -47,7 +47,7 @@ fn summarize(views: &[Arc<SessionView>], since: u64) -> SessionStats {
             .add(outcome.as_ref());
         if let Some(ended) = outcome.filter(|ended| ended.at >= since) {
             let day = rfc3339(ended.at)[..10].to_owned();
-            *count_of(days.entry(day).or_default(), ended.kind) += 1;
+            *(ended.counter)(days.entry(day).or_default()) += 1;
         }
     }
     let mut agents: Vec<_> = agents.into_iter().collect();
@@ -73,16 +73,11 @@ fn summarize(views: &[Arc<SessionView>], since: u64) -> SessionStats {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Succeeded,
-    Failed,
-    Stopped,
-    Lost,
-}
+/// Field that counts outcomes of one kind.
+type Counter = fn(&mut SessionOutcomes) -> &mut u64;
 
 struct Outcome {
-    kind: Kind,
+    counter: Counter,
     /// Time of the end, in Unix milliseconds.
     at: u64,
     run: Millis,
@@ -93,13 +88,13 @@ struct Outcome {
 fn outcome(view: &SessionView) -> Option<Outcome> {
     match &view.state.phase {
         Phase::Ended { ending } => Some(Outcome {
-            kind: kind(ending),
+            counter: counter(ending),
             at: view.state.created.0 + ending.duration.0,
             run: ending.duration,
             bytes: ending.bytes,
         }),
         Phase::Failed { at, .. } => Some(Outcome {
-            kind: Kind::Failed,
+            counter: |all| &mut all.failed,
             at: at.0,
             run: Millis(0),
             bytes: 0,
@@ -108,26 +103,17 @@ fn outcome(view: &SessionView) -> Option<Outcome> {
     }
 }
 
-fn kind(ending: &Ending) -> Kind {
+fn counter(ending: &Ending) -> Counter {
     match ending.end {
-        End::Exited if ending.exit == Some(Exit::Code(0)) => Kind::Succeeded,
-        End::Exited | End::Signaled | End::OutOfMemory => Kind::Failed,
+        End::Exited if ending.exit == Some(Exit::Code(0)) => |all| &mut all.succeeded,
+        End::Exited | End::Signaled | End::OutOfMemory => |all| &mut all.failed,
         End::Deadline
         | End::IdleDeclined
         | End::User
         | End::Agent
         | End::Inactivity
-        | End::Sandbox => Kind::Stopped,
-        End::Lost => Kind::Lost,
-    }
-}
-
-fn count_of(outcomes: &mut SessionOutcomes, kind: Kind) -> &mut u64 {
-    match kind {
-        Kind::Succeeded => &mut outcomes.succeeded,
-        Kind::Failed => &mut outcomes.failed,
-        Kind::Stopped => &mut outcomes.stopped,
-        Kind::Lost => &mut outcomes.lost,
+        | End::Sandbox => |all| &mut all.stopped,
+        End::Lost => |all| &mut all.lost,
     }
 }
 
@@ -145,7 +131,7 @@ impl Counts {
             self.running += 1;
             return;
         };
-        *count_of(&mut self.outcomes, outcome.kind) += 1;
+        *(outcome.counter)(&mut self.outcomes) += 1;
         self.run.0 += outcome.run.0;
         self.bytes += outcome.bytes;
     }
