@@ -128,7 +128,8 @@ fn s6_request_with_an_invalid_id_is_answered() {
         client.write(&format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#
         ));
-        let error = client.receive(|message| message["id"].is_null() && message["error"].is_object());
+        let error =
+            client.receive(|message| message["id"].is_null() && message["error"].is_object());
         assert_eq!(error["error"]["code"], -32600, "{id}: {error}");
     }
     let long = "x".repeat(1_000);

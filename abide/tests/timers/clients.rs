@@ -338,7 +338,10 @@ fn notification_does_not_mark_a_message_as_seen() {
     let params = json!({"name": "read_messages", "arguments": {}});
     let read = client.ask(json!({"id": 2, "method": "tools/call", "params": params}));
     let message = &read["structuredContent"]["messages"][0];
-    assert_eq!(message["message_id"], received["data"]["message_id"], "{read}");
+    assert_eq!(
+        message["message_id"], received["data"]["message_id"],
+        "{read}"
+    );
     assert_eq!(message["repeated"], false, "{read}");
     // A client that subscribes only to errors is not notified.
     let params = json!({"level": "error"});

@@ -140,7 +140,10 @@ fn standby_returns_when_another_caller_changes_the_timer() {
             "cancel_timer" => "was cancelled:",
             _ => "was paused:",
         };
-        assert!(received["text"].as_str().unwrap().contains(said), "{received}");
+        assert!(
+            received["text"].as_str().unwrap().contains(said),
+            "{received}"
+        );
     }
 }
 

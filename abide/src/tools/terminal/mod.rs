@@ -300,6 +300,12 @@ impl ActionRunner {
         Some(self.mask(view, text))
     }
 
+    /// Activity of a session, if it runs.
+    fn activity(&self, view: &SessionView) -> Option<Activity> {
+        let activity = || report::current_activity(&self.handle, view);
+        view.is_running().then(activity).flatten()
+    }
+
     /// Result about a session.
     fn result(&self, view: &SessionView, text: String, action: ActionResult) -> ToolResult {
         let summary = report::summary(view, view.is_running());

@@ -82,9 +82,9 @@ impl ActionRunner {
         found.cut = (timeout < read.timeout).then_some(timeout);
         // After a complete line the program may do anything next. After a prompt, or after no output, its
         // current activity is worth a sample.
-        let activity = match view.is_running() && !found.ends_with_complete_line() {
-            true => report::current_activity(&self.handle, &view),
-            false => None,
+        let activity = match found.ends_with_complete_line() {
+            true => None,
+            false => self.activity(&view),
         };
         let ended = (!found.full && !view.is_running()).then_some(view.id);
         let result = self.lines_read(&view, &reading, found, activity, SentInput::default());

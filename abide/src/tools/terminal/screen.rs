@@ -30,10 +30,7 @@ impl ActionRunner {
             text.push('\n');
             text.push_str(&abide_engine::text::ending_line(&view));
         }
-        let activity = match view.is_running() {
-            true => report::current_activity(&self.handle, &view),
-            false => None,
-        };
+        let activity = self.activity(&view);
         let lines = seen.lines.iter();
         let whole = lines.map(|line| self.mask(&view, one_line(line)));
         let whole: Vec<String> = whole.collect();
@@ -42,9 +39,7 @@ impl ActionRunner {
         let result = self.result_of(&view, summary, text, activity, action(&seen, whole));
         Ok(FinishedCall::from(result).reporting_end_of(ended))
     }
-}
 
-impl ActionRunner {
     /// Screen of a full-screen program as text, if one runs.
     pub(super) async fn full_screen(&self, view: &SessionView) -> Option<String> {
         if !view.pty || !view.is_running() || !self.modes(view).await.full_screen {

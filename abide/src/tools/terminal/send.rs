@@ -7,9 +7,7 @@ use abide_core::Millis;
 use abide_core::terminal_wait::TerminalWait;
 
 use super::read::SentInput;
-use super::{
-    ActionError, ActionRunner, BadInput, FinishedAction, SessionRef, ended, report, unreadable,
-};
+use super::{ActionError, ActionRunner, BadInput, FinishedAction, SessionRef, ended, unreadable};
 use crate::keys;
 use abide_engine::SessionView;
 use abide_engine::clock::{SystemClock, pause};
@@ -104,15 +102,11 @@ impl ActionRunner {
         }
         self.has_read(&view, &record, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
-        let runs = view.is_running();
         let typed = SentInput {
             bytes: Some(bytes.len()),
             screen: self.full_screen(&view).await,
         };
-        let activity = match runs {
-            true => report::current_activity(&self.handle, &view),
-            false => None,
-        };
+        let activity = self.activity(&view);
         let ended = (!found.full && !view.is_running()).then_some(view.id);
         let result = self.lines_read(&view, &reading, found, activity, typed);
         let finished = self.finished(result, guard, record, reading);

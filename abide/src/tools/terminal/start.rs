@@ -221,9 +221,9 @@ impl ActionRunner {
             text.push('\n');
             text.push_str(&ending);
         }
-        let activity = match view.is_running() && !found.ends_with_complete_line() {
-            true => report::current_activity(&self.handle, &view),
-            false => None,
+        let activity = match found.ends_with_complete_line() {
+            true => None,
+            false => self.activity(&view),
         };
         let summary = report::summary_with(&view, view.is_running(), reading.extent(&found));
         let action = ActionResult::Start {
