@@ -135,7 +135,9 @@ impl<'a> Selector<'a> {
                 at: 0,
             };
             selector.add(trace.main, lines[trace.main].finding.unwrap_or(error));
-            selector.traces.insert(trace.main, trace.with);
+            let mut with = trace.with;
+            with.extend(blocks::step(lines, trace.range.start));
+            selector.traces.insert(trace.main, with);
             at = trace.range.end.max(at);
         }
         selector.findings(at..lines.len());
@@ -295,7 +297,10 @@ impl<'a> Selector<'a> {
             block.extend(blocks::place(self.lines, at));
         }
         match importance {
-            Importance::Error => block.extend(blocks::below(self.lines, at)),
+            Importance::Error => {
+                block.extend(blocks::below(self.lines, at));
+                block.extend(blocks::step(self.lines, at));
+            }
             Importance::Warning => {
                 block.extend(blocks::below(self.lines, at).iter().take(WARNING_BELOW));
             }

@@ -358,3 +358,34 @@ fn list_of_passed_tests_is_repetition() {
         log.len()
     );
 }
+
+#[test]
+fn file_above_a_finding_is_shown_with_it() {
+    let file = |n: usize| {
+        format!(
+            "\n    src/{}.py\n     ❱ plain-rule\n          a remark\n",
+            name(n)
+        )
+    };
+    let odd =
+        "\n    src/vault.py\n     ❱ plain-rule\n          a remark\n\n   ❯❯❱ hard-coded-password\n";
+    assert_shown(
+        &within(file, odd),
+        &["hard-coded-password", "    src/vault.py".trim()],
+    );
+}
+
+#[test]
+fn step_above_an_error_is_shown_with_it() {
+    let step = |n: usize| {
+        format!(
+            "configure:{n}: checking for lib{}\nconfigure:{n}: gcc -o conftest conftest.c\nconfigure:{n}: result: yes\n",
+            name(n)
+        )
+    };
+    let odd = "configure:9000: checking for libheron\nconfigure:9001: gcc -o conftest conftest.c\nld: cannot find -lheron: No such file or directory\n";
+    assert_shown(
+        &within(step, odd),
+        &["cannot find -lheron", "checking for libheron"],
+    );
+}

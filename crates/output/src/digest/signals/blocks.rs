@@ -20,6 +20,9 @@ const PARAGRAPH_MAX: usize = 6;
 /// Number of lines above and below a finding among which its location is looked for.
 const PLACE_ABOVE_MAX: usize = 6;
 const PLACE_BELOW_MAX: usize = 2;
+/// Number of lines above a finding among which the heading with its file is looked for, and the step of the program.
+const FILE_ABOVE_MAX: usize = 200;
+const STEP_ABOVE_MAX: usize = 40;
 /// Number of lines of the same indentation that follow a finding and belong to it.
 const SAME_INDENT_MAX: usize = 3;
 /// Number of lines below a finding among which a ruled line can begin its section.
@@ -89,8 +92,38 @@ pub fn place(lines: &[ViewLine<'_>], main: usize) -> Option<usize> {
     let mut below = (main + 1..lines.len())
         .take(PLACE_BELOW_MAX)
         .take_while(|at| !ends(at) && !lines[*at].is_blank());
-    below.find(is_place).or_else(|| above.find(is_place))
+    below
+        .find(is_place)
+        .or_else(|| above.find(is_place))
+        .or_else(|| file_above(lines, main))
 }
+
+/// Nearest line above a finding that is nothing but the name of a file: the heading of all findings in that file.
+fn file_above(lines: &[ViewLine<'_>], main: usize) -> Option<usize> {
+    let mut above = (main.saturating_sub(FILE_ABOVE_MAX)..main).rev();
+    above.find(|at| FILE.is_match(lines[*at].text))
+}
+
+/// Step of a program above an error: the nearest line with a verb of progress, such as `checking for x`.
+pub fn step(lines: &[ViewLine<'_>], main: usize) -> Option<usize> {
+    let mut above = (main.saturating_sub(STEP_ABOVE_MAX)..main).rev();
+    above.find(|at| {
+        let line = &lines[*at];
+        line.finding.is_none() && STEP.is_match(line.text)
+    })
+}
+
+/// Name of a file, alone on its line: `src/app.js`, `FILE: lib/Way.php`.
+static FILE: LazyLock<Regex> =
+    LazyLock::new(|| compiled(r"^(?i:file:?\s+|in\s+)?(?-u:[\w.@+/\\~-]*\w\.[A-Za-z]\w{0,7}):?$"));
+
+/// Begin of a step: a verb of progress, perhaps behind a time, a level or the name of a program.
+static STEP: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"(?ix)^.{0,48}?\b(?:(?:check|runn|build|compil|link|process|test|install|execut|start|apply|migrat|load|generat|creat|updat|download|fetch|configur|pack|prepar|copy|deploy)ing
+            |step|task|stage|phase)\b[\s:/\[]+\S",
+    )
+});
 
 /// Lines above a finding that belong to it, as indices.
 pub fn above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
