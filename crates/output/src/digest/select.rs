@@ -292,7 +292,9 @@ impl<'a> Selector<'a> {
             block.extend(with);
             return block;
         }
-        if importance != Importance::Summary {
+        if rarity::json_pair(self.lines[at].text).is_some() {
+            block.extend(blocks::siblings(self.lines, at));
+        } else if importance != Importance::Summary {
             block.extend(blocks::above(self.lines, at));
             block.extend(blocks::place(self.lines, at));
         }

@@ -389,3 +389,18 @@ fn step_above_an_error_is_shown_with_it() {
         &["cannot find -lheron", "checking for libheron"],
     );
 }
+
+#[test]
+fn record_with_a_rare_value_in_indented_json_is_shown() {
+    let record = |code: &str, file: &str, said: &str| {
+        format!(
+            "  {{\n    \"code\": \"{code}\",\n    \"at\": {{\n      \"row\": 3\n    }},\n    \"file\": \"{file}\",\n    \"message\": \"{said}\"\n  }},\n"
+        )
+    };
+    let usual = |n: usize| record(["F401", "F841"][n % 2], &name(n), "Import is not used");
+    let odd = record("F821", "quay.py", "Name has no value");
+    assert_shown(
+        &within(usual, &odd),
+        &["\"code\": \"F821\"", "quay.py", "Name has no value"],
+    );
+}

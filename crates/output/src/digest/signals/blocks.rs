@@ -10,6 +10,7 @@ use crate::digest::view::ViewLine;
 
 use super::levels::{Finding, Importance, is_success};
 use super::patterns::compiled;
+use super::rarity::json_pair;
 use super::traces::{is_foreign, is_frame};
 
 /// Number of lines that are looked at above and below.
@@ -23,6 +24,10 @@ const PLACE_BELOW_MAX: usize = 2;
 /// Number of lines above a finding among which the heading with its file is looked for, and the step of the program.
 const FILE_ABOVE_MAX: usize = 200;
 const STEP_ABOVE_MAX: usize = 40;
+/// Number of lines above and below a line of indented JSON among which other values of its object are looked for, and of
+/// those that are shown.
+const SIBLING_WITHIN: usize = 40;
+const SIBLINGS_MAX: usize = 6;
 /// Number of lines of the same indentation that follow a finding and belong to it.
 const SAME_INDENT_MAX: usize = 3;
 /// Number of lines below a finding among which a ruled line can begin its section.
@@ -161,6 +166,22 @@ pub fn above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
         }
     }
     shown
+}
+
+/// Other values of the object that a line of indented JSON is in.
+pub fn siblings(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
+    let indent = lines[main].indent;
+    let is_inside = |at: &usize| lines[*at].indent >= indent;
+    let above = (main.saturating_sub(SIBLING_WITHIN)..main).rev();
+    let below = (main + 1..lines.len()).take(SIBLING_WITHIN);
+    let around = above
+        .take_while(is_inside)
+        .chain(below.take_while(is_inside));
+    let is_value = |at: &usize| {
+        let line = &lines[*at];
+        line.indent == indent && json_pair(line.text).is_some_and(|(_, value)| value != "null")
+    };
+    around.filter(is_value).take(SIBLINGS_MAX).collect()
 }
 
 /// Lines between a finding and the blank or ruled line above it, if that is near: what the finding is about.

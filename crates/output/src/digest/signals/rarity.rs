@@ -137,6 +137,9 @@ fn each_value(line: &ViewLine<'_>, mut call: impl FnMut(u64, u64)) {
     if text.starts_with('{') {
         return json_values(text, call);
     }
+    if let Some((key, value)) = json_pair(text) {
+        return call(mix(4, hash(key.as_bytes())), hash(value.as_bytes()));
+    }
     let mut words: [&str; 32] = [""; 32];
     let mut count = 0;
     for word in text.split_ascii_whitespace().take(words.len()) {
@@ -168,6 +171,13 @@ fn each_value(line: &ViewLine<'_>, mut call: impl FnMut(u64, u64)) {
             call(mix(row, 100 + at as u64), without_digits(word));
         }
     }
+}
+
+/// Key and value of a line of indented JSON, if the value is complete: `"code": "E1",`.
+pub fn json_pair(text: &str) -> Option<(&str, &str)> {
+    let (key, value) = text.strip_prefix('"')?.split_once("\": ")?;
+    let value = value.trim_end_matches(',');
+    (!value.ends_with(['{', '['])).then_some((key, value))
 }
 
 /// Values of the keys of an object on one line, at any depth.
