@@ -22,6 +22,8 @@ const EXAMPLES_MAX: usize = 8;
 const SAME_SHAPE_MAX: usize = 3;
 /// Maximum number of characters shown of a line.
 const LINE_CHARS: usize = 500;
+/// Maximum number of characters shown of the first line of a kind.
+const SAMPLE_CHARS: usize = 160;
 /// A JSON record up to this length is shown from its begin, because its message can be anywhere.
 const RECORD_BYTES: usize = 1_000;
 /// Maximum number of lines that are shown below a warning.
@@ -31,6 +33,8 @@ const COUNTS_MAX: usize = 4_096;
 
 /// In place of the first words of an unusual line.
 const UNUSUAL: u64 = 1;
+/// In place of the first words of the first line of a kind.
+const SAMPLE: u64 = 2;
 
 /// Number of characters for each kind of finding.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +46,7 @@ pub struct Budget {
     pub outliers: usize,
     pub warnings: usize,
     pub mentions: usize,
+    pub samples: usize,
 }
 
 /// Number of findings of each group among lines that are no longer held, and the last of them.
@@ -78,9 +83,9 @@ pub struct Quote {
 
 impl Quote {
     /// Line once, whatever its count, with the text at byte offset `at` visible.
-    fn new(line: &Line, at: usize) -> Self {
+    fn new(line: &Line, at: usize, max_chars: usize) -> Self {
         let trimmed = line.text.trim();
-        let cut = truncate::around(trimmed, at, LINE_CHARS);
+        let cut = truncate::around(trimmed, at, max_chars);
         let omission = line.omission.unwrap_or_default().output_bytes;
         let left_out = output_bytes(trimmed) - cut.bytes + omission;
         Quote {
@@ -150,6 +155,10 @@ impl<'a> Selector<'a> {
         for at in rarity::unusual(lines) {
             let key = lines[at].line.shape.without_numbers;
             selector.add_to(at, key, UNUSUAL, Importance::Mention);
+        }
+        for at in rarity::kinds(lines) {
+            let key = lines[at].line.shape.without_numbers;
+            selector.add_to(at, key, SAMPLE, Importance::Sample);
         }
         selector
     }
@@ -238,6 +247,7 @@ impl<'a> Selector<'a> {
                     (Importance::Error, _) => 4,
                     (Importance::Mention, _) => 5,
                     (Importance::Outlier | Importance::Warning, _) => 6,
+                    (Importance::Sample, _) => 7,
                 };
                 candidates.push((order, round, *at, group));
             }
@@ -256,6 +266,11 @@ impl<'a> Selector<'a> {
                 (Importance::Outlier, _) => &mut room.outliers,
                 (Importance::Warning, 3) => &mut room.warnings,
                 (Importance::Warning | Importance::Mention, _) => &mut room.mentions,
+                (Importance::Sample, _) => &mut room.samples,
+            };
+            let max_chars = match group.importance {
+                Importance::Sample => SAMPLE_CHARS,
+                _ => LINE_CHARS,
             };
             let most = room.all.min(*quota);
             let is_first = group.examples.first() == Some(&at);
@@ -268,12 +283,12 @@ impl<'a> Selector<'a> {
             let size = |quotes: &[(usize, Quote)]| -> usize {
                 quotes.iter().map(|(_, quote)| quote.size()).sum()
             };
-            let mut quotes = self.quotes(at, &[at], &suffix, &range, &picked);
+            let mut quotes = self.quotes(at, &[at], &suffix, &range, &picked, max_chars);
             if size(&quotes) > most {
                 continue;
             }
             let block = self.block(at, group.importance);
-            let with_block = self.quotes(at, &block, &suffix, &range, &picked);
+            let with_block = self.quotes(at, &block, &suffix, &range, &picked, max_chars);
             if size(&with_block) <= most {
                 quotes = with_block;
             }
@@ -294,7 +309,7 @@ impl<'a> Selector<'a> {
         }
         if rarity::json_pair(self.lines[at].text).is_some() {
             block.extend(blocks::siblings(self.lines, at));
-        } else if importance != Importance::Summary {
+        } else if !matches!(importance, Importance::Summary | Importance::Sample) {
             block.extend(blocks::above(self.lines, at));
             block.extend(blocks::place(self.lines, at));
         }
@@ -321,6 +336,7 @@ impl<'a> Selector<'a> {
         suffix: &str,
         range: &Range<usize>,
         picked: &BTreeMap<usize, Quote>,
+        max_chars: usize,
     ) -> Vec<(usize, Quote)> {
         let lines = block.iter().map(|at| (*at, &self.lines[*at]));
         let fresh =
@@ -329,7 +345,7 @@ impl<'a> Selector<'a> {
             .map(|(at, line)| {
                 let is_record = line.text.starts_with('{') && line.text.len() <= RECORD_BYTES;
                 let offset = line.finding.filter(|_| !is_record).map_or(0, |f| f.at);
-                let mut quote = Quote::new(line.line, offset);
+                let mut quote = Quote::new(line.line, offset, max_chars);
                 if at == main {
                     quote.text.push_str(suffix);
                 }

@@ -114,6 +114,10 @@ impl Shortener {
             outliers: share(14),
             warnings: share(30),
             mentions: share(16),
+            samples: match self.density.is_dense() {
+                true => 0,
+                false => share(12),
+            },
         }
     }
 
@@ -194,6 +198,7 @@ impl Shortener {
                 outliers: all / 8,
                 warnings: all / 4,
                 mentions: all / 8,
+                samples: all / 16,
             };
             for at in selector
                 .select(0..entries.len(), room, &Counts::default())

@@ -73,6 +73,11 @@ static PLACE: LazyLock<Regex> = LazyLock::new(|| {
 static PLACE_WITHIN: LazyLock<Regex> =
     LazyLock::new(|| compiled(r"(?-u:[\w)\]-]\.\w{1,8})(?::|\(|\x22, line )[0-9]+"));
 
+/// Returns whether a line only accompanies another: an excerpt of source code, or a location.
+pub fn is_accompanying(line: &ViewLine<'_>) -> bool {
+    EXCERPT.is_match(line.line.text.trim_start()) || BEGINS_WITH_PLACE.is_match(line.text)
+}
+
 /// Returns whether a line says where something is.
 fn is_place(text: &str) -> bool {
     PLACE.is_match(text)

@@ -12,6 +12,8 @@ use super::patterns::{
 /// Importance of a line; the most important lines get space first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Importance {
+    /// The first line of its kind.
+    Sample,
     /// A warning.
     Warning,
     /// Mentions a failure, but may be harmless.

@@ -3,9 +3,16 @@
 //!
 //! Similar lines have the same number of words, which are their columns. Words behind a short word and the values of
 //! keys (`key=value`, JSON) are columns of all lines. A column says something if nearly all lines agree on few values.
+//!
+//! Beside values, kinds of lines: those that begin like no other, and the first line of each kind.
+
+use std::cmp::Reverse;
 
 use crate::digest::line_shape::{Fnv1a, HashKeyMap, hash};
 use crate::digest::view::ViewLine;
+
+use super::blocks::is_accompanying;
+use super::traces::is_frame;
 
 /// Words of a line that are columns.
 const COLUMNS_PER_LINE: usize = 12;
@@ -19,6 +26,14 @@ const SHORT_WORD: usize = 6;
 const COLUMNS_MAX: usize = 2_048;
 /// Longer lines are not looked at beyond this.
 const BYTES_MAX: usize = 600;
+
+/// Words of a line that make its kind, and the length of the longest of them.
+const WORDS_PER_KIND: usize = 10;
+const WORD_BYTES_MAX: usize = 24;
+/// Lines that a word must have to be a part of a kind, and that a kind must have to be frequent.
+const KIND_LINES: u64 = 3;
+/// Number of rare kinds before the next frequent one.
+const RARE_PER_FREQUENT: usize = 3;
 
 /// Values of a column and the number of lines with each.
 #[derive(Clone, Copy, Default)]
@@ -129,6 +144,58 @@ pub fn unusual(lines: &[ViewLine<'_>]) -> Vec<usize> {
         .enumerate()
         .filter(|(_, line)| is_unusual(line));
     found.map(|(at, _)| at).collect()
+}
+
+/// First line of each kind of line without a finding, the most telling first: the rare kinds from the end, and among them
+/// the frequent ones, which show what most of the output is about. The kind of a line is made of those of its words that
+/// several lines have.
+pub fn kinds(lines: &[ViewLine<'_>]) -> Vec<usize> {
+    let mut frequency: HashKeyMap<u64> = HashKeyMap::default();
+    for line in lines {
+        for word in words(line) {
+            *frequency.entry(word).or_default() += line.count;
+        }
+    }
+    let mut kinds: Vec<(usize, u64)> = Vec::new();
+    let mut known: HashKeyMap<usize> = HashKeyMap::default();
+    for (at, line) in lines.iter().enumerate() {
+        let is_plain = line.finding.is_none() && line.text.contains(char::is_alphanumeric);
+        if !is_plain || is_frame(line) || is_accompanying(line) {
+            continue;
+        }
+        let kind = words(line)
+            .filter(|word| frequency[word] >= KIND_LINES)
+            .fold(mix(6, line.indent as u64), mix);
+        let kind = *known.entry(kind).or_insert_with(|| {
+            kinds.push((at, 0));
+            kinds.len() - 1
+        });
+        kinds[kind].1 += line.count;
+    }
+    let is_rare = |(_, count): &(usize, u64)| *count < KIND_LINES;
+    let (mut rare, mut frequent): (Vec<_>, Vec<_>) = kinds.into_iter().partition(is_rare);
+    rare.sort_by_key(|(at, count)| (*count, Reverse(*at)));
+    frequent.sort_by_key(|(at, count)| (Reverse(*count), *at));
+    let mut frequent = frequent.into_iter();
+    let mut firsts = Vec::new();
+    for some in rare.chunks(RARE_PER_FREQUENT) {
+        firsts.extend(some);
+        firsts.extend(frequent.next());
+    }
+    firsts.extend(frequent);
+    firsts.into_iter().map(|(at, _)| at).collect()
+}
+
+/// Hashes of the first words of a line that are words rather than data.
+fn words(line: &ViewLine<'_>) -> impl Iterator<Item = u64> {
+    let is_word = |word: &&str| {
+        word.len() <= WORD_BYTES_MAX
+            && !word
+                .bytes()
+                .any(|byte| byte.is_ascii_digit() || byte == b'/')
+    };
+    let words = line.text.split_ascii_whitespace().filter(is_word);
+    words.take(WORDS_PER_KIND).map(|word| hash(word.as_bytes()))
 }
 
 /// Calls with each column of a line and its value.
