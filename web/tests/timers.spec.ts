@@ -225,3 +225,13 @@ test('filters and the order of timers are part of the address', async ({ abide, 
   await page.reload();
   await expect(page.getByRole('tab', { name: 'History' })).toHaveAttribute('aria-selected', 'true');
 });
+
+test('checks of a condition are listed with their timer and not among the finished sessions', async ({ abide, inside: page }) => {
+  await abide.ask('POST', '/v1/tools/shell', { command: 'echo one' });
+  await abide.timers({ total_duration: 600, reason: 'tea', until: { command: 'false', every: 0.2 } });
+  const card = page.getByRole('article', { name: 'tea' });
+  await expect(card).toContainText('last check: `false` exited with code 1');
+  await expect(page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem')).toHaveText([/echo one/]);
+  await card.getByRole('link', { name: 'tea' }).click();
+  await expect(page.getByRole('region', { name: 'Checks of its command' }).getByRole('listitem').first()).toContainText('false');
+});

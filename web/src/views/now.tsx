@@ -42,9 +42,12 @@ const endOf = (session: CachedSession) => session.ended_at ?? session.created_at
  */
 const WAKER = 'waker';
 
+/** A command that is run for a condition. Its timer shows it; there may be one every second. */
+const isCheck = (session: CachedSession) => session.started_by !== undefined;
+
 /** Ended sessions, newest first. */
 function ended(store: KeyedStore<CachedSession>): string[] {
-  const over = (session: CachedSession) => !isAlive(session) && session.agent !== WAKER;
+  const over = (session: CachedSession) => !isAlive(session) && session.agent !== WAKER && !isCheck(session);
   const sessions = firstN(store.all(), RECENT_SESSIONS, over, (a, b) => endOf(b) - endOf(a));
   return sessions.map((session) => session.session_id);
 }
