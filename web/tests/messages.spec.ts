@@ -40,3 +40,13 @@ test.describe('with a waker', () => {
     await expect(deliveries).toContainText('delivered');
   });
 });
+
+test('the output in a message is shown as output', async ({ abide, inside: page }) => {
+  const id = await abide.session('echo "a  mango"; cat');
+  await expect(page.getByRole('group', { name: `Last lines of ${id}` })).toContainText('a  mango');
+  await abide.cli('session', 'kill', id);
+  await page.keyboard.press('4');
+  const message = page.getByRole('article', { name: 'Message to default' });
+  await expect(message.getByRole('group', { name: 'Last lines' })).toHaveText('a  mango');
+  await expect(message).toContainText('Last lines:');
+});
