@@ -289,6 +289,7 @@ const EVENTS: Record<string, [string, 'good' | 'warn' | 'bad' | '']> = {
   answered: ['Answered', ''],
   expired: ['Expired', ''],
   removed: ['Rule removed', ''],
+  refused: ['Refused by sandbox', 'bad'],
 };
 
 const entries = (page: object): AuditLine[] => (page as Audit).entries;
