@@ -113,6 +113,13 @@ export function KillButton({ session, compact }: { session: CachedSession; compa
   );
 }
 
+/** Text for a session whose last lines are not known here. */
+function withoutTail(session: Session): string | undefined {
+  if (session.bytes_total === 0) return undefined;
+  // Other machines do not send their output here until it is asked for.
+  return session.machine ? `Its output is on ${session.machine}` : `${bytes(session.bytes_total)} in its log`;
+}
+
 export const SessionCard = memo(function SessionCard({ id }: { id: string }) {
   const session = useEntry(stateCache.sessions, id);
   const pulse = useEntry(stateCache.pulses, id);
@@ -130,8 +137,7 @@ export const SessionCard = memo(function SessionCard({ id }: { id: string }) {
       <Tail
         lines={pulse?.tail ?? session.tail ?? []}
         label={`Last lines of ${id}`}
-        // Other machines do not send their output here until it is asked for.
-        empty={session.machine && session.bytes_total > 0 ? `Its output is on ${session.machine}` : undefined}
+        empty={withoutTail(session)}
         unwrapped
       />
       <QuietBar session={session} pulse={pulse} />
