@@ -22,16 +22,9 @@ export default defineConfig({
   timeout: 900_000,
   expect: { timeout: 120_000 },
   reporter: [['list']],
-  // Behaviour does not depend on the theme. Tests of looks use both themes themselves; what can be pressed is pressed in both.
-  projects: [
-    { name: 'light', use: { colorScheme: 'light' } },
-    {
-      name: 'dark',
-      use: { colorScheme: 'dark' },
-      testMatch: /buttons\.spec\.ts$/,
-    },
-  ],
   use: {
+    // The themes differ in colours only (`src/style/themes.test.ts`); tests of colours use both.
+    colorScheme: 'light',
     viewport: { width: 1280, height: 800 },
     trace: 'off',
     launchOptions: { executablePath: browser(), args: ['--no-sandbox', ...FROM_DISK] },
