@@ -69,8 +69,8 @@ export class Abide {
   async finish(): Promise<void> {
     for (const child of this.children) child.kill('SIGKILL');
     try {
-      const { sessions } = JSON.parse(await this.cli('session', 'list', '--json')) as { sessions: { session_id: string }[] };
-      for (const { session_id } of sessions) await this.cli('session', 'kill', session_id);
+      // A daemon that the test has stopped is started again.
+      await this.cli('kill', '--all', '--yes');
       await this.cli('stop');
     } finally {
       rmSync(this.dir, { recursive: true, force: true });
