@@ -16,6 +16,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
+use serde::Deserialize;
 use tokio::sync::broadcast;
 
 use super::body::json;
@@ -130,22 +131,17 @@ async fn forward_input(
     }
 }
 
+/// Text message from a page.
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum PageMessage {
+    Resize { cols: u16, rows: u16 },
+}
+
 async fn resize(state: &State, id: SessionId, text: &str) {
-    let Ok(message) = serde_json::from_str::<serde_json::Value>(text) else {
-        return;
-    };
-    let number = |field: &str| message[field].as_u64().and_then(|n| u16::try_from(n).ok());
-    let running = state
-        .handle
-        .published()
-        .session(id)
-        .is_some_and(|view| view.is_running() && view.pty);
-    if let (true, "resize", Some(cols), Some(rows)) = (
-        running,
-        message["type"].as_str().unwrap_or_default(),
-        number("cols"),
-        number("rows"),
-    ) {
+    let view = state.handle.published().session(id);
+    let has_terminal = view.is_some_and(|view| view.is_running() && view.pty);
+    if has_terminal && let Ok(PageMessage::Resize { cols, rows }) = serde_json::from_str(text) {
         let _ = session_actions::resize_terminal(state, id, Size { cols, rows }).await;
     }
 }
