@@ -220,14 +220,7 @@ fn joined_upgrade(
 
 /// Problem of a machine that cannot be called.
 fn cannot_call(fault: &CannotCall) -> Problem {
-    match fault {
-        CannotCall::Database(_) | CannotCall::NotFound(_) | CannotCall::Silent(_) => {
-            Problem::new(abide_api::ErrorCode::Unreachable, fault.to_string())
-        }
-        CannotCall::Unknown(_) | CannotCall::Expelled(_) | CannotCall::Refused(..) => {
-            Problem::forbidden(fault.to_string())
-        }
-    }
+    Problem::new(tools::cannot_call_code(fault), fault.to_string())
 }
 
 fn request(

@@ -236,15 +236,19 @@ impl ForwardedCall {
 }
 
 fn refused(fault: &CannotCall) -> ToolResult {
-    let code = match fault {
+    ToolResult::error(cannot_call_code(fault), fault.to_string())
+}
+
+/// Error code for a machine that cannot be called.
+pub(crate) fn cannot_call_code(fault: &CannotCall) -> ErrorCode {
+    match fault {
         CannotCall::Database(_) | CannotCall::NotFound(_) | CannotCall::Silent(_) => {
             ErrorCode::Unreachable
         }
         CannotCall::Unknown(_) | CannotCall::Expelled(_) | CannotCall::Refused(..) => {
             ErrorCode::Forbidden
         }
-    };
-    ToolResult::error(code, fault.to_string())
+    }
 }
 
 /// Result of the other machine, with its name and the time.

@@ -43,7 +43,7 @@ pub(crate) use args::{escape_invisible, shown_text as shown};
 pub(crate) use call_metrics::{BOUNDS, tool_stats};
 pub(crate) use condition::{read as read_condition, written as written_condition};
 pub use describe::{ToolDescription, ToolEffect, all, name_shell, named};
-pub(crate) use elsewhere::timer_with_key;
+pub(crate) use elsewhere::{cannot_call_code, timer_with_key};
 pub(crate) use messages::subject as message_subject;
 pub(crate) use policy::{
     AnswerFault, CommandCaller, GivenAnswer, StartDecision, answer, not_started,
