@@ -188,13 +188,7 @@ fn hash(text: &[u8]) -> Hash {
 /// Parses a line of the file.
 fn parse_login(line: &str) -> Option<(Hash, Wall)> {
     let (digits, until) = line.split_once(' ')?;
-    if digits.len() != 64 || !digits.is_ascii() {
-        return None;
-    }
-    let mut hash = [0; 32];
-    for (at, byte) in hash.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
-    }
+    let hash = secret::unhex(digits)?.try_into().ok()?;
     Some((hash, Wall(until.parse().ok()?)))
 }
 

@@ -130,17 +130,7 @@ fn hex(text: &OsStr) -> String {
 }
 
 fn unhex(text: &str) -> Option<OsString> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) {
-        return None;
-    }
-    let nibble = |digit: u8| char::from(digit).to_digit(16);
-    let byte = |pair: &[u8]| u8::try_from(nibble(pair[0])? << 4 | nibble(pair[1])?).ok();
-    digits
-        .chunks(2)
-        .map(byte)
-        .collect::<Option<Vec<u8>>>()
-        .map(OsString::from_vec)
+    secret::unhex(text).map(OsString::from_vec)
 }
 
 #[cfg(test)]
