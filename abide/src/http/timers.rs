@@ -285,6 +285,7 @@ async fn call(
 
 /// Returns `true` for a new timer whose details are known without reading the store: a mission without
 /// a condition, on which no call stands by yet. With an idempotency key the timer may already exist.
+/// To read them would wait for one more commit: 64 callers would make less than half as many timers a second.
 fn creates_plain_mission(headers: &HeaderMap, arguments: &Map<String, Value>) -> bool {
     let plain = ["mission", "total_duration", "timeout_duration"];
     arguments.contains_key("mission")
