@@ -29,7 +29,7 @@ export interface Audit {
   next: string | null;
 }
 
-/** One line of the audit log: a decision of a rule or a person, written before the act. */
+/** One line of the audit log: a decision about a command of an agent, written before the act. */
 export interface AuditLine {
   /** Rules that the answer added. */
   added?: string[];
@@ -54,7 +54,7 @@ export interface AuditLine {
   previous: string;
   /** Question that was asked or answered. */
   question_id?: string;
-  /** Name of the rule that decided. */
+  /** Name of the rule that decided. An `allow` without a rule and a reason: no rule is about the command. */
   rule?: string;
   /** Reason of the decision. */
   why?: string;

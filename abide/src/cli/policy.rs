@@ -230,7 +230,10 @@ pub fn audit(paths: &Paths, args: &AuditArgs) -> Result<u8, CliError> {
     }
     let now = SystemClock.now().wall.0;
     let since = args.since.map_or(0, |span| now.saturating_sub(span.0));
-    let entries = AuditLog::new(paths.audit()).read(since, MAX_ENTRIES);
+    let log = AuditLog::new(paths.audit());
+    let entries = log.read_matching(since, MAX_ENTRIES, |entry| {
+        !args.ruled || !entry.is_unruled()
+    });
     if entries.is_empty() && !args.json.json {
         outln!("No decisions are recorded.");
     }
@@ -243,9 +246,14 @@ pub fn audit(paths: &Paths, args: &AuditArgs) -> Result<u8, CliError> {
         let answer = entry
             .answer
             .map_or_else(String::new, |answer| format!(" {answer}"));
-        let why = entry
-            .why
-            .map_or_else(String::new, |why| format!("  ({})", one_line(&why)));
+        // What the sandbox of a command refused: `write /etc/x`.
+        let refused = match entry.event.as_str() {
+            "refused" => format!(": {}", one_line(&entry.commands.join(", "))),
+            _ => String::new(),
+        };
+        let why = entry.why.map_or_else(String::new, |why| {
+            format!("  ({}{refused})", one_line(&why))
+        });
         let connection = (entry.commands.iter())
             .find(|command| command.starts_with("connect to "))
             .map_or_else(String::new, |command| format!(" {}", one_line(command)));

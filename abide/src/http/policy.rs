@@ -21,8 +21,11 @@ use crate::tools::{refusals, rules};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuditQuery {
-    /// Only decisions of this kind: `allow`, `ask`, `deny`, `broken`, `answered`, `expired` or `removed`.
+    /// Only decisions of this kind: `allow`, `ask`, `deny`, `broken`, `answered`, `expired`, `removed` or `refused`.
     event: Option<String>,
+    /// Leave out commands that were started because no rule is about them.
+    #[serde(default, deserialize_with = "pagination::flag")]
+    ruled: bool,
     /// Only decisions about this agent.
     agent: Option<String>,
     /// Only decisions with this text in their command, rule or reason.
@@ -143,7 +146,9 @@ pub async fn audit(
                 .flatten()
                 .any(|part| text.is_contained_in(part))
         };
+        let is_ruled = || !query.ruled || !entry.is_unruled();
         is_wanted(&query.event, &entry.event)
+            && is_ruled()
             && is_wanted(&query.agent, &entry.agent)
             && text.as_ref().is_none_or(has)
     };

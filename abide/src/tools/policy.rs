@@ -22,6 +22,9 @@ use super::{BadInput, Context};
 /// Longest reason of a person for a no, in characters.
 const BECAUSE_CHARS: usize = 2_000;
 
+/// Characters of a command that no rule is about in the audit log. Its session has all of it.
+const UNRULED_CHARS: usize = 1_000;
+
 /// Decision of the policy about a command of an agent.
 pub(crate) enum StartDecision {
     /// The command may be started.
@@ -115,7 +118,6 @@ impl CommandCaller<'_> {
             Err(broken) => return unusable("policy", broken.to_string()),
         };
         let (action, reason) = (judged.decision.action, judged.decision.reason.as_ref());
-        // A command that no rule is about leaves no trace here: its session is its record.
         let unnamed = otherwise(command, action);
         if let Some(more) = &launch.beyond_settings
             && action != Action::Deny
@@ -127,7 +129,12 @@ impl CommandCaller<'_> {
             return self.approve(launch, &beyond_settings(command, more, reason), &ONCE_OR_NO);
         }
         let reason = match (reason, action) {
-            (None, Action::Allow) => return StartDecision::Start,
+            (None, Action::Allow) => {
+                let mut started = entry(action.as_str());
+                started.command = shorten(&started.command, UNRULED_CHARS);
+                handle.audit().append(started);
+                return StartDecision::Start;
+            }
             (None, Action::Ask | Action::Deny) => &unnamed,
             (Some(reason), _) => reason,
         };

@@ -4,6 +4,7 @@ use abide::tools::{self, ToolStep};
 use abide_core::policy::Choice;
 use abide_core::request::Caller;
 use abide_core::{Answer, Asking, Outcome, QuestionId, Request};
+use abide_engine::policy::audit::AuditEntry;
 use serde_json::{Value, json};
 
 use crate::{Engine, with_engine};
@@ -88,13 +89,18 @@ fn denied_command_is_refused_with_the_reason() {
 }
 
 #[test]
-fn ordinary_commands_and_those_of_a_person_are_not_judged() {
+fn command_that_no_rule_is_about_has_a_line_and_one_of_a_person_has_none() {
     with_engine(|engine| async move {
         configure(&engine, RULES);
+        let command = "echo hi | cat; grep -q '\"event\":\"allow\"' \"$ABIDE_TEST_LOG\"/*.jsonl";
+        let env = json!({"ABIDE_TEST_LOG": engine.path("abide/audit")});
         let done = engine
-            .call("shell", json!({"command": "echo hi | cat"}))
+            .call("shell", json!({"command": command, "env": env}))
             .await;
-        assert_eq!(done.to_fields()["status"], "SUCCESS");
+        // The line is there before the command.
+        assert_eq!(done.to_fields()["status"], "SUCCESS", "{}", done.text);
+        let long = format!("true {}", "x".repeat(2_000));
+        engine.call("shell", json!({"command": long})).await;
         let person = tools::Context {
             is_person: true,
             ..engine.context()
@@ -102,7 +108,11 @@ fn ordinary_commands_and_those_of_a_person_are_not_judged() {
         let arguments = json!({"command": format!("touch {}", engine.path("made").display())});
         let done = engine.call_as(person, "shell", arguments).await;
         assert_eq!(done.to_fields()["status"], "SUCCESS");
-        assert!(engine.handle.audit().read(0, 100).is_empty());
+        let decided = engine.handle.audit().read(0, 100);
+        assert_eq!(decided.len(), 2, "{decided:?}");
+        assert!(decided.iter().all(AuditEntry::is_unruled), "{decided:?}");
+        assert_eq!(decided[0].command, command);
+        assert!(decided[1].command.ends_with("x… (1005 more characters)"));
     });
 }
 

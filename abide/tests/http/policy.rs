@@ -83,6 +83,23 @@ fn decisions_are_paged_filtered_and_verified() {
         );
     }
     abide.shell("true allowed");
+    abide.shell("true unruled");
+    let all = abide.good("GET /v1/audit", PERSON, &Value::Null);
+    assert_eq!(commands(&all)[..2], ["true unruled", "true allowed"]);
+    let unruled = &all["entries"][0];
+    assert_eq!(
+        (&unruled["event"], &unruled["rule"], &unruled["why"]),
+        (&json!("allow"), &Value::Null, &Value::Null)
+    );
+    let ruled = abide.good("GET /v1/audit?ruled=true", PERSON, &Value::Null);
+    assert_eq!(commands(&ruled)[..2], ["true allowed", "true denied three"]);
+    let lines = |args: &[&str]| {
+        String::from_utf8_lossy(&abide.output(args).stdout)
+            .lines()
+            .count()
+    };
+    assert_eq!(lines(&["audit"]), 5);
+    assert_eq!(lines(&["audit", "--ruled", "--json"]), 4);
     let first = abide.good("GET /v1/audit?limit=2&event=deny", PERSON, &Value::Null);
     assert_eq!(commands(&first), ["true denied three", "true denied two"]);
     let next = first["next"].as_str().expect("another page");
@@ -98,7 +115,7 @@ fn decisions_are_paged_filtered_and_verified() {
     );
     let verified = abide.good("GET /v1/audit/verify", PERSON, &Value::Null);
     assert_eq!(verified["intact"], true, "{verified}");
-    assert_eq!(verified["lines"], 4, "{verified}");
+    assert_eq!(verified["lines"], 5, "{verified}");
     assert_eq!(abide.json(["audit", "--verify", "--json"]), verified);
     let folder = abide.path("abide/audit");
     let file = std::fs::read_dir(&folder)

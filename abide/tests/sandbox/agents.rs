@@ -403,6 +403,9 @@ fn refusals_are_in_the_audit_log_once() {
             (&json!("codex"), &json!(command)),
             "{log}"
         );
+        let shown = user.abide(&["audit", "--ruled"]).text;
+        let refused = "(refused by workspace-write, network off: 1: write /etc/refused-in-a-test)";
+        assert!(shown.contains(refused), "{shown}");
         let verified = user.abide(&["audit", "--verify"]);
         assert_eq!(verified.code, 0, "{verified:?}");
     });

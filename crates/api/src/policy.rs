@@ -114,7 +114,7 @@ pub struct PolicyRemoved {
     pub removed: String,
 }
 
-/// One line of the audit log: a decision of a rule or a person, written before the act.
+/// One line of the audit log: a decision about a command of an agent, written before the act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AuditLine {
     /// Time, in Unix milliseconds.
@@ -134,7 +134,7 @@ pub struct AuditLine {
     /// Commands in it, or what the sandbox refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
-    /// Name of the rule that decided.
+    /// Name of the rule that decided. An `allow` without a rule and a reason: no rule is about the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// Reason of the decision.

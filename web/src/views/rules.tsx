@@ -291,6 +291,8 @@ const EVENTS: Record<string, [string, 'good' | 'warn' | 'bad' | '']> = {
   removed: ['Rule removed', ''],
   refused: ['Refused by sandbox', 'bad'],
 };
+/** Filter that also shows commands that no rule is about. */
+const EVERY = 'every';
 
 const entries = (page: object): AuditLine[] => (page as Audit).entries;
 
@@ -298,7 +300,13 @@ function Decisions() {
   const questions = useTally(stateCache.questions);
   const [event, setEvent] = useParam('event');
   const [q, setQ] = useParam('q');
-  const path = useCallback((after: string | undefined) => withQuery('/v1/audit', { event, q, limit: PAGE, after }), [event, q]);
+  const path = useCallback(
+    (after: string | undefined) => {
+      const filter = event === EVERY ? {} : { event, ruled: true };
+      return withQuery('/v1/audit', { ...filter, q, limit: PAGE, after });
+    },
+    [event, q],
+  );
   const { found, fault, read } = usePages(path, entries);
   useEffect(() => void read(), [read, questions]);
   const filtered = event !== '' || q !== '';
@@ -318,6 +326,7 @@ function Decisions() {
                 {words}
               </option>
             ))}
+            <option value={EVERY}>All, also without a rule</option>
           </select>
         </label>
       </div>
@@ -325,7 +334,7 @@ function Decisions() {
       {!found && !fault && <p className="soft">Loading…</p>}
       {found?.items.length === 0 && (
         <Empty title={filtered ? 'No matching decisions' : 'No decisions yet'}>
-          {!filtered && <span>Commands that match no rule run without an entry here.</span>}
+          {!filtered && <span>Commands that no rule is about are started; the filter shows them too.</span>}
         </Empty>
       )}
       {found && found.items.length > 0 && (
@@ -370,6 +379,7 @@ function Decided({ line }: { line: AuditLine }) {
         )}
         {line.by != null && <span>by {line.by === 'client' ? 'the client of the agent' : 'a person'}</span>}
       </div>
+      {line.event === 'refused' && line.commands?.map((what, place) => <WholeText key={place} text={what} label="Refused" className="command" />)}
       {line.added?.map((text, place) => (
         <WholeText key={place} text={text} label="Rule that was added" className="command" />
       ))}

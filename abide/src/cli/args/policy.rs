@@ -50,14 +50,18 @@ pub struct PolicyRemoveArgs {
 
 /// Print the decisions about commands of agents, oldest first
 ///
-/// With `--json`, one JSON object per line. Entries are kept for 90 days.
+/// A command that no rule is about has a line too, `allow` without a reason. With `--json`, one JSON object per line. Entries
+/// are kept for 90 days.
 #[derive(Debug, Args)]
 pub struct AuditArgs {
     /// Only the last part, such as `1h` or `7d`
     #[arg(long, value_parser = duration::parse, value_name = "TIME")]
     pub since: Option<Millis>,
+    /// Leave out commands that were started because no rule is about them
+    #[arg(long)]
+    pub ruled: bool,
     /// Check that no line was changed, removed or inserted; exit code 1 if one was
-    #[arg(long, conflicts_with = "since")]
+    #[arg(long, conflicts_with_all = ["since", "ruled"])]
     pub verify: bool,
     #[command(flatten)]
     pub json: JsonArg,

@@ -1,5 +1,5 @@
-//! Audit log: one line of JSON per decision that a rule or a person made, written before the command is started or
-//! refused. One file a day; files are removed after 90 days.
+//! Audit log: one line of JSON per decision about a command of an agent, written before the command is started or refused.
+//! One file a day; files are removed after 90 days.
 //!
 //! Every line has the SHA-256 hash of the line before it, across files. A line that is changed, removed or inserted later
 //! breaks the chain there. A process that can write the files can also write a new chain: the hash of the last line, kept
@@ -128,6 +128,13 @@ pub struct AuditEntry {
     pub previous: String,
 }
 
+impl AuditEntry {
+    /// Returns whether a command was started because no rule is about it.
+    pub fn is_unruled(&self) -> bool {
+        self.event == "allow" && self.rule.is_none() && self.why.is_none()
+    }
+}
+
 impl AuditLog {
     /// Log in this directory, which is created when the first line is written.
     pub fn new(folder: PathBuf) -> Self {
@@ -231,6 +238,16 @@ impl AuditLog {
 
     /// Lines from this time on, oldest first, at most `most`: the newest ones. A line that is not valid is skipped.
     pub fn read(&self, since: u64, most: usize) -> Vec<AuditEntry> {
+        self.read_matching(since, most, |_| true)
+    }
+
+    /// The same, of the lines that match.
+    pub fn read_matching(
+        &self,
+        since: u64,
+        most: usize,
+        matches: impl Fn(&AuditEntry) -> bool,
+    ) -> Vec<AuditEntry> {
         let first = file_name(since / DAY);
         let mut entries = std::collections::VecDeque::new();
         for name in names(&self.folder)
@@ -244,7 +261,7 @@ impl AuditLog {
                 let Ok(entry) = serde_json::from_str::<AuditEntry>(&line) else {
                     continue;
                 };
-                if entry.at >= since {
+                if entry.at >= since && matches(&entry) {
                     entries.push_back(entry);
                 }
                 if entries.len() > most {
