@@ -220,8 +220,11 @@ impl Rule {
         let words = command.arguments().iter().map_while(Word::text);
         let words: Vec<String> = words.take_while(|word| word != "--").collect();
         let is_trial = |word: &String| self.unless.contains(word);
-        // `--dry-run=none` and `--no-dry-run` take it back.
-        let is_revoked = |word: &String| word.contains("dry-run") && !is_trial(word);
+        // `--dry-run=none` and `--no-dry-run` take it back, the latter also by its begin.
+        let is_revoked = |word: &String| {
+            let is_other = word.starts_with('-') && word.contains("dry") && !is_trial(word);
+            is_other || word.starts_with("--no-d")
+        };
         // The word behind an option may be its value.
         let is_free = |at: usize| match at.checked_sub(1).map(|before| &words[before]) {
             Some(option) if option.starts_with('-') && !option.contains('=') => {
@@ -398,7 +401,7 @@ fn has_option(option: &str, arguments: &[Word]) -> bool {
 }
 
 /// Options without a value that often stand before `--dry-run`.
-const FLAGS: [&str; 10] = [
+const FLAGS: [&str; 9] = [
     "--all",
     "--allow-dirty",
     "--debug",
@@ -408,7 +411,6 @@ const FLAGS: [&str; 10] = [
     "--quiet",
     "--tags",
     "--verbose",
-    "--workspace",
 ];
 
 /// Bytes of the shortest begin of a long option that is taken for the option: `--` and two letters.

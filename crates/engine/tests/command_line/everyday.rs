@@ -153,7 +153,7 @@ fn trial_runs_are_not_asked_about() {
         &[
             "git push --dry-run",
             "git push --force --dry-run",
-            "git push -n -f origin main",
+            "git push -n -f origin dry-branch",
             "git push origin :old --dry-run",
             "cargo publish --dry-run",
             "cargo publish --allow-dirty --dry-run",
@@ -173,6 +173,7 @@ fn trial_runs_are_not_asked_about() {
         Action::Ask,
         &[
             "git push -f --dry-run --no-dry-run",
+            "git push -f --dry-run --no-dr",
             "git push -f -o --dry-run origin",
             "git push -f -- --dry-run",
             "git push -f --dry-run $X",
