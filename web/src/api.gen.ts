@@ -407,8 +407,8 @@ export interface Refusals {
 
 /** A refused thing. */
 export interface SandboxRefusal {
-  /** `write` for a path, `name` for a host and port, `address` for one that was given as a number, `failed` for a host
-that is allowed and could not be reached. */
+  /** `write` for a path, `make` for a protected name that did not exist, `name` for a host and port, `address` for one that
+was given as a number, `failed` for a host that is allowed and could not be reached. */
   kind: string;
   /** The path or host. */
   what: string;

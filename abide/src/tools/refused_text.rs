@@ -27,11 +27,11 @@ pub(super) fn refused_text(record: &str, reader: RefusalReader) -> Option<String
         let lines = lines.lines().filter_map(|line| line.strip_prefix(kind));
         lines.map(|text| one_line(text.trim())).collect()
     };
-    let (writes, names) = (of_kind("write "), of_kind("name "));
+    let (writes, makes, names) = (of_kind("write "), of_kind("make "), of_kind("name "));
     let (addresses, failed, planted) =
         (of_kind("address "), of_kind("failed "), of_kind("planted "));
     let mut said = Vec::new();
-    if !(writes.is_empty() && names.is_empty() && addresses.is_empty()) {
+    if !(writes.is_empty() && makes.is_empty() && names.is_empty() && addresses.is_empty()) {
         let things = match count {
             "1" => "1 thing was".to_owned(),
             count => format!("{count} things were"),
@@ -40,6 +40,11 @@ pub(super) fn refused_text(record: &str, reader: RefusalReader) -> Option<String
             "SANDBOX: {things} refused ({mode}, network {network})"
         ));
         said.extend(writes.iter().map(|path| format!("  write  {path}")));
+        said.extend(
+            makes.iter().map(|path| {
+                format!("  make   {path}  other programs run or obey what has this name")
+            }),
+        );
         said.extend(names.iter().map(|line| {
             let (name, why) = line.split_once(' ').unwrap_or((line, "not allowed"));
             format!("  name   {name}  {why}")
@@ -55,7 +60,7 @@ pub(super) fn refused_text(record: &str, reader: RefusalReader) -> Option<String
             ),
         }));
         let unknown = (is_off && !addresses.is_empty()).then(|| "HOST".to_owned());
-        let needs = Needs::of(&writes, names.iter().chain(&unknown));
+        let needs = Needs::of(&writes, &makes, names.iter().chain(&unknown));
         said.extend(needs.and_then(|needs| match reader {
             RefusalReader::Model => Some(format!(
                 "To ask for more, call again with needs={} and a justification (one sentence for the person).",
@@ -105,8 +110,12 @@ struct Needs<'a> {
 }
 
 impl<'a> Needs<'a> {
-    /// Permissions for refused writes and names. `None`: no permission would help.
-    fn of(writes: &'a [String], names: impl Iterator<Item = &'a String>) -> Option<Self> {
+    /// Permissions for refused writes, protected names that were not made, and hosts. `None`: no permission would help.
+    fn of(
+        writes: &'a [String],
+        makes: &'a [String],
+        names: impl Iterator<Item = &'a String>,
+    ) -> Option<Self> {
         let mut write: Vec<&str> = Vec::new();
         for path in writes {
             // What does not exist is made in the nearest folder that does. The root folder is never granted.
@@ -114,6 +123,7 @@ impl<'a> Needs<'a> {
             let there = there.and_then(Path::to_str).filter(|path| *path != "/");
             write.extend(there.filter(|path| !write.contains(path)));
         }
+        write.extend(makes.iter().map(String::as_str));
         write.truncate(FOLDER_LIMIT);
         let mut network: Vec<&str> = names
             .filter_map(|line| line.split(' ').next())
@@ -167,6 +177,11 @@ mod tests {
                         To ask for more, call again with needs={\"write\":[\"/etc\",\"/opt\"]} and a justification (one \
                         sentence for the person).\nSANDBOX: planted, other programs may run or obey it: .vscode";
         assert_eq!(refused_text(record, Model).as_deref(), Some(expected));
+        let made = refused_text("workspace-write off 1\nmake /w/.vscode\n", Model).unwrap();
+        assert!(
+            made.contains("  make   /w/.vscode  other") && made.contains("[\"/w/.vscode\"]"),
+            "{made}"
+        );
         let full = refused_text("workspace-write off 0\nfull /state/layers\n", Model).unwrap();
         assert!(full.starts_with("SANDBOX: the disk is full; "), "{full}");
         let limit = refused_text("workspace-write off 0\nlimit 20 10\n", Model).unwrap();

@@ -139,7 +139,9 @@ fn widen(
                 never.display()
             )));
         }
-        if !path.exists() {
+        // A protected name of the workspace that does not exist yet can be granted like one that does.
+        let is_new = path.starts_with(&plan.workspace.path);
+        if !path.exists() && !is_new {
             return Err(BadInput(format!(
                 "`needs` names '{}', which does not exist; name the folder that it would be in.",
                 path.display()

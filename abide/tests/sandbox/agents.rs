@@ -183,6 +183,28 @@ fn protected_paths_that_a_person_grants_can_be_written() {
 }
 
 #[test]
+fn protected_name_that_a_person_grants_can_be_made() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        let command = "mkdir -p .github/workflows; mkdir .vscode";
+        let needs = json!({"write": [".github/workflows"]});
+        let wanted = json!({"command": command, "needs": needs, "justification": "add CI"});
+        let held = call(user, "shell", &wanted);
+        let id = |name: &str| held["result"][name].as_str().expect("an id").to_owned();
+        let answered = user.abide(&["answer", &id("question_id"), "yes"]);
+        assert_eq!(answered.code, 0, "{answered:?}");
+        let joined = json!({"session_id": id("session_id")});
+        let ended = text(&call(user, "shell", &joined));
+        assert!(user.exists("work/.github/workflows"), "{ended}");
+        assert!(!user.exists("work/.vscode"), "{ended}");
+        assert!(ended.contains("SANDBOX: 1 thing was refused"), "{ended}");
+    });
+}
+
+#[test]
 fn agent_can_ask_to_run_outside_a_sandbox_that_cannot_be_made() {
     as_each_user(|user| {
         let config = "[sandbox]\nmode = \"workspace-write\"\nwrite = [\"STATE\"]\n";
@@ -262,7 +284,7 @@ fn refusals_are_reported_with_any_exit_code() {
             let result = call(user, tool, &json!({"command": command}));
             let said = text(&result);
             assert!(
-                said.contains("SANDBOX: 4 things were refused (workspace-write, network off)"),
+                said.contains("SANDBOX: 5 things were refused (workspace-write, network off)"),
                 "{said}"
             );
             let paths = [
@@ -274,11 +296,10 @@ fn refusals_are_reported_with_any_exit_code() {
                 assert!(said.contains(&format!("write  {path}")), "{path}: {said}");
             }
             assert!(said.contains("needs="), "{said}");
-            assert!(
-                said.contains("planted") && said.contains(".vscode"),
-                "41: {said}"
-            );
-            user.outside("rmdir .vscode");
+            let name = user.path("work/.vscode").display().to_string();
+            assert!(said.contains(&format!("make   {name}")), "41: {said}");
+            assert!(!said.contains("planted"), "41: {said}");
+            assert!(!user.exists("work/.vscode"), "41: {said}");
             let result = text(&call(
                 user,
                 tool,

@@ -330,6 +330,41 @@ fn git_configuration_that_does_not_exist_cannot_be_made() {
 }
 
 #[test]
+fn protected_names_that_do_not_exist_cannot_be_made() {
+    as_each_user(|user| {
+        user.outside("git init -q -b main . && git config user.name a && git config user.email a@b.c && touch file && git add . && git commit -qm 1");
+        user.outside("git checkout -qb other && mkdir .claude && touch .claude/x && git add . && git commit -qm 2 && git checkout -q main");
+        let before = user.outside("ls -A; ls -A .git/info");
+        user.refused(
+            "41, 42",
+            &[
+                "mkdir .vscode",
+                "mkdir -p .vscode/deep",
+                "echo x > .mcp.json",
+                "cd .git/.. && echo x > .mcp.json",
+                "ln -s . link; mkdir link/.cursor; s=$?; rm link; exit $s",
+                "mkdir new && touch new/x && mv new .idea || { rm -r new; false; }",
+                "mkdir -p new/workflows && mv new .github || { rm -r new; false; }",
+                "mkdir .github; mkdir .github/workflows || { rmdir .github; false; }",
+                "touch new; ln new .envrc || { rm new; false; }",
+                "ln -s /tmp .husky",
+                "mkdir -p .git/info; echo x > .git/info/attributes",
+                "git checkout -q other; s=$?; git checkout -qf main; exit $s",
+                "mkdir a && echo x > a/.mcp.json && tar cf a.tar -C a .mcp.json; tar xf a.tar; s=$?; rm -r a a.tar; exit $s",
+                "python3 -c 'import os; os.mkdir(\".zed\")'",
+            ],
+            &["Read-only file system"],
+        );
+        assert_eq!(user.outside("ls -A; ls -A .git/info"), before);
+        user.works(
+            "41",
+            "mkdir -p sub/.vscode .github && touch sub/.mcp.json && git init -q nested && rm -rf nested .mcp.json && git add . && git commit -qm 2",
+        );
+        assert_eq!(user.outside("git status --short"), "");
+    });
+}
+
+#[test]
 fn command_that_moves_the_git_directory_elsewhere_is_ended() {
     as_each_user(|user| {
         repository(user);

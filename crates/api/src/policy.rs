@@ -210,8 +210,8 @@ pub struct SandboxRefusals {
 /// A refused thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SandboxRefusal {
-    /// `write` for a path, `name` for a host and port, `address` for one that was given as a number, `failed` for a host
-    /// that is allowed and could not be reached.
+    /// `write` for a path, `make` for a protected name that did not exist, `name` for a host and port, `address` for one that
+    /// was given as a number, `failed` for a host that is allowed and could not be reached.
     pub kind: String,
     /// The path or host.
     pub what: String,

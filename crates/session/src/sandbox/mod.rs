@@ -5,6 +5,7 @@
 //! its capabilities, and gets its Landlock domain (`rules`) and its system call filter (`filter`). The keeper stays outside. A
 //! step that fails is named, and nothing runs.
 
+mod absent_names;
 pub mod attacks;
 mod bubblewrap;
 mod build;

@@ -1,5 +1,6 @@
 //! Record of what a sandbox has refused, for results. The kernel reports every attempt to write, and to connect where
-//! the network is not simply on (seccomp user notification); the keeper compares it with the plan and lets the call continue.
+//! the network is not simply on (seccomp user notification); the keeper compares it with the plan and lets the call continue,
+//! unless it would make a protected name (`absent_names`).
 //! Paths and addresses are read from the memory of the command, so the record is a hint for people and models, never a
 //! permission. Refused names come from the gate.
 
@@ -12,6 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use abide_core::SandboxedBy;
 use rustix::fs::{Mode as Permissions, OFlags};
 
+use super::absent_names::AbsentNames;
 use super::gate::Listed;
 use super::git::Protected;
 use super::plan::{Mode, Network, Plan};
@@ -70,6 +72,7 @@ pub(crate) struct Watched {
     /// Landlock rules alone cannot protect a part of a folder that can be written.
     has_protection: bool,
     writable: Vec<PathBuf>,
+    absent: AbsentNames,
 }
 
 /// Refusals of one session.
@@ -77,6 +80,8 @@ pub(crate) struct Refusals {
     watched: Watched,
     listener: Option<OwnedFd>,
     kept: Vec<PathBuf>,
+    /// Protected names that the command attempted to make.
+    not_made: Vec<PathBuf>,
     /// Direct addresses, which no sandbox with a gate reaches.
     addresses: Vec<SocketAddr>,
     count: u64,
@@ -95,8 +100,10 @@ impl Watched {
                 protected: protected.paths,
                 has_protection: false,
                 writable: only_landlock::writable(plan),
+                absent: AbsentNames::default(),
             };
         }
+        let absent = AbsentNames::of(plan, &protected);
         let mut writable: Vec<PathBuf> = ["/proc", "/dev", "/run", "/var/run"]
             .map(PathBuf::from)
             .to_vec();
@@ -111,6 +118,7 @@ impl Watched {
             protected: protected.paths,
             has_protection: true,
             writable,
+            absent,
         }
     }
 
@@ -125,6 +133,16 @@ impl Watched {
             is_kept || (self.has_protection && is_named() && !self.plan.permits(inside))
         });
         is_protected || !self.writable.iter().any(|root| path.starts_with(root))
+    }
+
+    /// True if a call would make a protected name.
+    fn makes_protected(&self, seen: &Notification, path: &Path) -> bool {
+        let is_there = makes_folder(seen.number) && path.is_dir();
+        let comes_with = || {
+            let from = renamed_path(seen);
+            from.is_some_and(|from| self.absent.comes_with(&from, &normal(path)))
+        };
+        makes_name(seen) && !is_there && (self.absent.has(path) || comes_with())
     }
 
     /// Names that programs outside obey, which the command has made.
@@ -147,6 +165,7 @@ impl Refusals {
             may_have_made: listener.is_none(),
             listener,
             kept: Vec::new(),
+            not_made: Vec::new(),
             addresses: Vec::new(),
             count: 0,
             violation: None,
@@ -176,15 +195,33 @@ impl Refusals {
         }
         let path = path_of(&seen);
         let address = address_of(&seen);
-        let answer = Response {
-            id: seen.id,
-            flags: CONTINUE,
-            ..Response::default()
+        let is_protected =
+            (path.as_ref()).is_some_and(|path| self.watched.makes_protected(&seen, path));
+        let answer = match is_protected {
+            true => Response {
+                id: seen.id,
+                error: -libc::EROFS,
+                ..Response::default()
+            },
+            false => Response {
+                id: seen.id,
+                flags: CONTINUE,
+                ..Response::default()
+            },
         };
         // SAFETY: the kernel reads one structure of this size. It fails if the process has ended since, which may have given
         // its number to another.
         let is_valid = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND, &answer) } == 0;
-        self.may_have_made |= may_make(&seen);
+        let path = path.map(|path| normal(&path));
+        if is_protected {
+            self.count += u64::from(is_valid);
+            let is_new = |path: &PathBuf| is_valid && !self.not_made.contains(path);
+            let path = path.filter(is_new);
+            let path = path.filter(|_| self.not_made.len() < MOST_KEPT);
+            self.not_made.extend(path.clone());
+            return path.is_some();
+        }
+        self.may_have_made |= makes_name(&seen);
         // `mkdir -p` attempts every folder of a path; one that exists is not refused.
         let is_there = |path: &Path| makes_folder(seen.number) && path.is_dir();
         let path = path.filter(|path| is_valid && self.watched.refuses(path) && !is_there(path));
@@ -235,6 +272,10 @@ impl Refusals {
             text.extend_from_slice(b"write ");
             text.extend_from_slice(&in_one_line(path));
         }
+        for path in &self.not_made {
+            text.extend_from_slice(b"make ");
+            text.extend_from_slice(&in_one_line(path));
+        }
         for path in planted {
             text.extend_from_slice(b"planted ");
             text.extend_from_slice(&in_one_line(&path));
@@ -279,10 +320,12 @@ fn in_one_line(path: &Path) -> Vec<u8> {
     line
 }
 
-/// True for a call that can make a file.
-fn may_make(seen: &Notification) -> bool {
+/// True for a call that can make a file or folder.
+fn makes_name(seen: &Notification) -> bool {
     let flags = match i64::from(seen.number) {
-        libc::SYS_connect => return false,
+        libc::SYS_connect | libc::SYS_unlinkat => return false,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_unlink | libc::SYS_rmdir => return false,
         libc::SYS_openat => seen.args[2],
         #[cfg(target_arch = "x86_64")]
         libc::SYS_open => seen.args[1],
@@ -299,9 +342,26 @@ fn makes_folder(number: i32) -> bool {
     i64::from(number) == libc::SYS_mkdirat
 }
 
-/// Path that a system call names, absolute and without `.` and `..`.
+/// Absolute path that a system call names.
 fn path_of(seen: &Notification) -> Option<PathBuf> {
     let (folder, at) = super::filter::path_arguments(seen.number.into())?;
+    path_at(seen, folder, at)
+}
+
+/// Absolute path that a call renames.
+fn renamed_path(seen: &Notification) -> Option<PathBuf> {
+    match i64::from(seen.number) {
+        libc::SYS_renameat2 => path_at(seen, Some(0), 1),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_renameat => path_at(seen, Some(0), 1),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_rename => path_at(seen, None, 0),
+        _ => None,
+    }
+}
+
+/// Absolute path among the arguments of a call, at the place `at`, from the descriptor at the place `folder`.
+fn path_at(seen: &Notification, folder: Option<usize>, at: usize) -> Option<PathBuf> {
     let text = read_text(seen.pid, seen.args[at])?;
     let base = match folder {
         _ if text.is_absolute() => PathBuf::from("/"),
@@ -311,9 +371,10 @@ fn path_of(seen: &Notification) -> Option<PathBuf> {
         }
         _ => std::fs::read_link(format!("/proc/{}/cwd", seen.pid)).ok()?,
     };
-    Some(normal(&base.join(text)))
+    Some(base.join(text))
 }
 
+/// Path without `.` and `..`.
 fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::from("/");
     for part in path.components() {
@@ -435,6 +496,32 @@ mod tests {
         ] {
             assert!(!watched.refuses(&fine), "{}", fine.display());
         }
+        std::os::unix::fs::symlink(".", root.join("link")).unwrap();
+        std::fs::create_dir_all(root.join("new/workflows")).unwrap();
+        for (path, is_protected) in [
+            (".vscode", true),
+            (".mcp.json", true),
+            ("link/.mcp.json", true),
+            ("new/../.claude", true),
+            (".claude/settings.json", true),
+            (".github/workflows", true),
+            (".git/info/attributes", true),
+            (".git/hooks", false),
+            (".hg/hgrc", false),
+            (".github", false),
+            (".git/commondir", false),
+            ("new/.vscode", false),
+            ("link/new/.vscode", false),
+            ("file", false),
+        ] {
+            let path = root.join(path);
+            assert_eq!(watched.absent.has(&path), is_protected, "{path:?}");
+            assert!(!only_landlock.absent.has(&path), "{path:?}");
+        }
+        let (github, new) = (root.join(".github"), root.join("new"));
+        assert!(watched.absent.comes_with(&new, &github));
+        assert!(!watched.absent.comes_with(&root.join("other"), &github));
+        assert!(!watched.absent.comes_with(&new, &root.join("old")));
         std::fs::create_dir(root.join(".vscode")).unwrap();
         assert_eq!(watched.planted(), [PathBuf::from(".vscode")]);
         assert_eq!(normal(Path::new("/a/./b/../c")), PathBuf::from("/a/c"));
