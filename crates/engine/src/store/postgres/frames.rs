@@ -93,8 +93,9 @@ impl FrameTable {
         let recipients: Vec<i64> = rows.iter().map(|row| row.target.0.cast_signed()).collect();
         let bytes: Vec<&[u8]> = rows.iter().map(|row| row.bytes.as_slice()).collect();
         let sql = format!(
-            "INSERT INTO frame (link, seq, recipient, sent_ms, bytes) SELECT u.link, u.seq, u.recipient, {NOW_MS}, \
-             u.bytes FROM unnest($1, $2, $3, $4) AS u(link, seq, recipient, bytes) ON CONFLICT DO NOTHING"
+            "INSERT INTO {}.frame (link, seq, recipient, sent_ms, bytes) SELECT u.link, u.seq, u.recipient, {NOW_MS}, \
+             u.bytes FROM unnest($1, $2, $3, $4) AS u(link, seq, recipient, bytes) ON CONFLICT DO NOTHING",
+            self.link.schema()
         );
         let statement = Statement {
             sql,
@@ -105,8 +106,7 @@ impl FrameTable {
                 (&bytes, Type::BYTEA_ARRAY),
             ],
         };
-        let statements = [statement];
-        let written = self.link.transact("SELECT 1", &statements);
+        let written = self.link.query_alone(&statement);
         let targets: BTreeSet<MachineId> = rows.iter().map(|row| row.target).collect();
         let rings = targets.iter().map(|target| channel(*target));
         let rings: Vec<String> = rings.collect();
@@ -122,10 +122,11 @@ impl FrameTable {
         let own = self.own.0.cast_signed();
         let links: Vec<&str> = taken.iter().map(|(link, _)| link.as_str()).collect();
         let numbers: Vec<i64> = taken.iter().map(|(_, n)| n.cast_signed()).collect();
+        let schema = self.link.schema();
         let sql = format!(
             "WITH taken AS (SELECT * FROM unnest($2, $3) AS t(link, seq)), \
-             gone AS (DELETE FROM frame USING taken WHERE frame.link = taken.link AND frame.seq = taken.seq) \
-             SELECT link, seq, bytes FROM frame WHERE recipient = $1 AND length(bytes) <= {MAX_FRAME} \
+             gone AS (DELETE FROM {schema}.frame AS frame USING taken WHERE frame.link = taken.link AND frame.seq = taken.seq) \
+             SELECT link, seq, bytes FROM {schema}.frame AS frame WHERE recipient = $1 AND length(bytes) <= {MAX_FRAME} \
              AND NOT EXISTS (SELECT 1 FROM taken WHERE taken.link = frame.link AND taken.seq = frame.seq) \
              ORDER BY link, seq LIMIT {MAX_FRAMES}"
         );
@@ -137,7 +138,7 @@ impl FrameTable {
                 (&numbers, Type::INT8_ARRAY),
             ],
         };
-        let rows = self.link.read(&statement).await?;
+        let rows = self.link.query_alone(&statement).await?;
         let frames = rows.iter().map(|row| {
             Ok(StoredFrame {
                 link: row.try_get(0)?,

@@ -524,6 +524,22 @@ impl Link {
         Ok(rows)
     }
 
+    /// Runs one statement as a transaction by itself, which is much less work for the server than one with settings.
+    /// It must name the schema of its tables. Returns its rows.
+    pub async fn query_alone(&self, statement: &Statement<'_>) -> Result<Vec<Row>, LinkFault> {
+        if self.client.is_closed() {
+            return Err(LinkFault::NotSent("the connection is closed".into()));
+        }
+        let rows = self.client.query_typed(&statement.sql, &statement.params);
+        let rows = self.answered(self.cancelled_late(rows)).await?;
+        rows.map_err(|e| LinkFault::of(&e, true))
+    }
+
+    /// Schema of the tables.
+    pub fn schema(&self) -> &str {
+        &self.schema
+    }
+
     /// Result of a statement that is a transaction by itself. It waits for the locks of its tables before it can set
     /// a limit, so the server is asked to give up when a transaction with limits would have done so.
     async fn cancelled_late<T>(&self, flight: impl Future<Output = T>) -> T {
