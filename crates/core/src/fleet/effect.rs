@@ -75,17 +75,12 @@ pub enum Effect {
         statement: Statement,
     },
     /// This machine owns the shard in this epoch. Find out what became of batches whose outcome is unknown, write again
-    /// the rows in memory and the newest batches where the database has older stamps, then load what is due until
-    /// then.
+    /// the rows in memory and the newest batches where the database has older stamps, then load its timers.
     Load {
         /// Shard.
         shard: ShardId,
         /// Epoch for the fence and the stamps of batches.
         epoch: u64,
-        /// Fleet time up to which timers must be in memory.
-        until: Steady,
-        /// Time to wait after a deadline before a timer is completed.
-        grace: Millis,
     },
     /// Ownership of the shard is in doubt: keep it in memory, but send no batch until the next [`Effect::Load`].
     Suspend {

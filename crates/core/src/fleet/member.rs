@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::clock::FleetClock;
 use super::effect::{Answer, Beat, Effect, Event, Scope, Statement};
-use super::row::{Claim, FleetRow, MachineId, MachineRow, Pace, ShardId, ShardRow, Standing};
+use super::row::{Claim, FleetRow, MachineId, MachineRow, Pace, ShardId, Standing};
 use super::shards::Shards;
 use super::version::Program;
 use super::watch::{Watch, since};
@@ -293,17 +293,7 @@ impl Member {
                     ..
                 },
                 Answer::Done(true),
-            ) => {
-                let is_adopted = shard.0 != self.identity.machine;
-                let row = ShardRow {
-                    id: shard,
-                    owner: self.identity.machine,
-                    epoch,
-                    claim: Some(claim),
-                };
-                self.shards.won(row, is_adopted);
-                self.shards.load(self.clock.now(now), effects);
-            }
+            ) => self.shards.won(shard, epoch, claim, effects),
             (Statement::Enter { .. }, Answer::Done(_)) => self.look_again(Phase::Joining, now),
             (Statement::HandBack { to, .. }, Answer::Done(true)) => {
                 effects.push(Effect::Ring { machine: to });

@@ -81,7 +81,5 @@ pub const FAST_DEADLINE: Millis = Millis(1_500);
 pub const RECONNECT: Millis = Millis(STATEMENT_DEADLINE.0 + BACK_OFF.0);
 /// Longest time until a failed look is repeated.
 pub const BACK_OFF: Millis = Millis(5_000);
-/// Time ahead for which the timers of a shard are loaded.
-pub const HORIZON: Millis = Millis(600_000);
 /// Time that an adopter waits after a deadline. The times of two machines differ by less, so nothing is early.
 pub const ADOPTED_GRACE: Millis = crate::limit::CLOCK_DISAGREEMENT;

@@ -3,19 +3,16 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use super::REQUEST_AGAIN;
 use super::effect::{Effect, Statement};
 use super::row::{Claim, MachineId, ShardId, ShardRow};
-use super::{ADOPTED_GRACE, HORIZON, REQUEST_AGAIN};
-use crate::time::{Boot, Millis, Steady};
+use crate::time::Boot;
 
 /// Ownership of one shard.
 #[derive(Clone, Copy, Debug)]
 struct Owned {
     epoch: u64,
     claim: Option<Claim>,
-    /// Time up to which its timers were loaded.
-    until: Option<Steady>,
-    grace: Millis,
 }
 
 impl Owned {
@@ -115,35 +112,19 @@ impl Shards {
             .insert(shard, Decision::Claim { expected, silent });
     }
 
-    pub(super) fn won(&mut self, row: ShardRow, is_adopted: bool) {
-        let owned = Owned {
-            epoch: row.epoch,
-            claim: row.claim,
-            until: None,
-            grace: if is_adopted { ADOPTED_GRACE } else { Millis(0) },
-        };
-        self.highest.insert(row.id, row.epoch);
-        self.owned.insert(row.id, owned);
-        self.loaded.insert(row.id, row.epoch);
-    }
-
-    /// Asks for the timers of the next minutes, well before they are due.
-    pub(super) fn load(&mut self, now: Option<Steady>, effects: &mut Vec<Effect>) {
-        let Some(now) = now else { return };
-        for (shard, owned) in &mut self.owned {
-            let half = now + Millis(HORIZON.0 / 2);
-            if owned.until.is_some_and(|until| until > half) {
-                continue;
-            }
-            let until = now + HORIZON;
-            owned.until = Some(until);
-            effects.push(Effect::Load {
-                shard: *shard,
-                epoch: owned.epoch,
-                until,
-                grace: owned.grace,
-            });
-        }
+    /// A claim has succeeded.
+    pub(super) fn won(
+        &mut self,
+        shard: ShardId,
+        epoch: u64,
+        claim: Claim,
+        effects: &mut Vec<Effect>,
+    ) {
+        let claim = Some(claim);
+        self.highest.insert(shard, epoch);
+        self.owned.insert(shard, Owned { epoch, claim });
+        self.loaded.insert(shard, epoch);
+        effects.push(Effect::Load { shard, epoch });
     }
 
     /// A batch was fenced. The next look decides whether another machine is the owner.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use abide_core::Millis;
-use abide_core::fleet::{Event, Identity, MachineId, Member, ShardId};
+use abide_core::fleet::{ADOPTED_GRACE, Event, Identity, MachineId, Member, ShardId};
 use abide_core::time::{Boot, Steady};
 
 use crate::database::{Batch, Change, Opened, Stamp, State, TimerRow};
@@ -52,7 +52,7 @@ pub struct Daemon {
     pub flight: Option<Flight>,
     /// Shard that is being opened, with its epoch.
     pub opening: Option<(ShardId, u64)>,
-    pub to_open: BTreeMap<ShardId, (u64, Millis)>,
+    pub to_open: BTreeMap<ShardId, u64>,
     pub wanted: Vec<Wanted>,
     pub told_due: Option<Option<Steady>>,
     pub shown: Steady,
@@ -199,11 +199,14 @@ impl Daemon {
     /// Loads the rows of a shard that was opened. A shard that stayed in memory is newer than its rows. Another
     /// daemon may have delivered timers that were due before the database lost commits, so those are marked as
     /// repeated.
-    pub fn opened(&mut self, shard: ShardId, epoch: u64, grace: Millis, opened: &Opened) {
+    pub fn opened(&mut self, shard: ShardId, epoch: u64, opened: &Opened) {
         let known = self.newest.entry(shard).or_default();
         let loaded = self.loaded.entry(shard).or_default();
         loaded.epoch = Some(epoch);
-        loaded.grace = grace;
+        loaded.grace = match shard.0 == self.id {
+            true => Millis(0),
+            false => ADOPTED_GRACE,
+        };
         for (number, row) in &opened.rows {
             let is_mine = known.get(number) == Some(row);
             if row.state != State::Telling {

@@ -62,15 +62,10 @@ impl World {
                 }
                 self.request(place, Request::Statement(request, statement));
             }
-            Effect::Load {
-                shard,
-                epoch,
-                grace,
-                ..
-            } => {
+            Effect::Load { shard, epoch } => {
                 self.say(|| format!("{place} owns {:x} in epoch {epoch:x}", shard.0.0));
                 let daemon = self.daemon(place);
-                daemon.to_open.insert(shard, (epoch, grace));
+                daemon.to_open.insert(shard, epoch);
                 if let Some(loaded) = daemon.loaded.get_mut(&shard)
                     && loaded.epoch != Some(epoch)
                 {
@@ -152,7 +147,7 @@ impl World {
         }
         let line = daemon.member.clock().line();
         if daemon.opening.is_none()
-            && let Some((shard, (epoch, _))) = daemon.to_open.first_key_value()
+            && let Some((shard, epoch)) = daemon.to_open.first_key_value()
         {
             let (shard, epoch) = (*shard, *epoch);
             daemon.opening = Some((shard, epoch));
@@ -350,7 +345,7 @@ impl World {
     pub fn opened(&mut self, place: Place, shard: ShardId, epoch: u64, opened: Option<Opened>) {
         let daemon = self.daemon(place);
         daemon.opening = None;
-        let Some((wanted, grace)) = daemon.to_open.get(&shard).copied() else {
+        let Some(wanted) = daemon.to_open.get(&shard).copied() else {
             return self.work(place);
         };
         if wanted != epoch {
@@ -373,7 +368,7 @@ impl World {
         {
             self.resolve(place, &opened.rows);
         }
-        self.daemon(place).opened(shard, epoch, grace, &opened);
+        self.daemon(place).opened(shard, epoch, &opened);
         self.work(place);
     }
 

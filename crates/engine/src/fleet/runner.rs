@@ -301,8 +301,7 @@ impl Runner {
         match effect {
             // Done before the others.
             Effect::Send { .. } | Effect::RequestHandBack { .. } => {}
-            // The engine waits for the grace of every adopted timer, and loads all timers of a shard at once.
-            Effect::Load { shard, epoch, .. } => {
+            Effect::Load { shard, epoch } => {
                 let timeline = self.member.timeline().unwrap_or_default();
                 let load = Ownership::Load {
                     shard,

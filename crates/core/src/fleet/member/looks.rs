@@ -60,7 +60,6 @@ impl Member {
         }
         if self.phase == Phase::Joined && is_same_timeline && self.clock.is_settled() {
             self.judge(now, &look, effects);
-            self.shards.load(self.clock.now(now), effects);
         }
         self.fleet = Some(look.fleet);
         self.look_when_decided(now);
