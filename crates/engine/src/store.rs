@@ -19,7 +19,6 @@ mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ use abide_core::record::StoredState;
 use abide_core::timer::Until;
 use abide_core::{HeldCommand, Question, QuestionId, Record, SessionId, TimerId};
 use rusqlite::{Connection, ffi};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::clients::ConnectedReaders;
 use checkpoint::Checkpointer;
@@ -170,22 +169,27 @@ impl From<rusqlite::Error> for StoreFault {
 /// SQLite with a thread of its own for everything that may take long.
 pub struct Sqlite {
     jobs: std_mpsc::SyncSender<Job>,
-    /// Number of waker records in the queue.
-    waker_records: Arc<AtomicUsize>,
+    /// Places for waker records in the queue.
+    waker_places: Arc<Semaphore>,
 }
 
 /// Work for the store's thread, with the sender of the result.
 enum Job {
     Commit(Vec<Record>, oneshot::Sender<Result<(), StoreFault>>),
-    WakerRecord(WakerRecord, oneshot::Sender<Result<(), StoreFault>>),
+    WakerRecord(
+        WakerRecord,
+        OwnedSemaphorePermit,
+        oneshot::Sender<Result<(), StoreFault>>,
+    ),
     Prune(u64, oneshot::Sender<Result<usize, StoreFault>>),
 }
 
 /// Waker records that may be queued: many clients that connect at once write one each.
 const MAX_WAKER_RECORDS: usize = 1_024;
-/// Jobs that may be queued. The event loop has one commit in flight and retention one prune, so there is room for both,
-/// however many waker records wait.
-const MAX_JOBS: usize = MAX_WAKER_RECORDS + 2;
+/// Jobs that may be queued: besides the waker records the one commit that the event loop has in flight, the one prune of
+/// retention, and one search for messages of other machines. So there is always room for a commit, without which the
+/// daemon ends.
+const MAX_JOBS: usize = MAX_WAKER_RECORDS + 3;
 /// Time that another program may hold the database before a write fails.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -265,34 +269,26 @@ impl Sqlite {
         let writer = Arc::new(Writer::new(db)?);
         let checkpointer = Checkpointer::start(connect(path)?, writer.clone())?;
         let (jobs, queue) = std_mpsc::sync_channel::<Job>(MAX_JOBS);
-        let waker_records = Arc::new(AtomicUsize::new(0));
-        let queued_records = waker_records.clone();
         std::thread::Builder::new()
             .name("abide-store".into())
-            .spawn(move || serve(&writer, &checkpointer, &queue, &queued_records))
+            .spawn(move || serve(&writer, &checkpointer, &queue))
             .map_err(|e| StoreFault::Refused(format!("a thread for the database: {e}")))?;
         let store = Sqlite {
             jobs,
-            waker_records,
+            waker_places: Arc::new(Semaphore::new(MAX_WAKER_RECORDS)),
         };
         Ok(Opened::new(Arc::new(store), reader, loaded))
     }
 }
 
 /// Runs jobs until all senders are dropped.
-fn serve(
-    writer: &Writer,
-    checkpointer: &Checkpointer,
-    queue: &std_mpsc::Receiver<Job>,
-    waker_records: &AtomicUsize,
-) {
+fn serve(writer: &Writer, checkpointer: &Checkpointer, queue: &std_mpsc::Receiver<Job>) {
     while let Ok(job) = queue.recv() {
         match job {
             Job::Commit(records, done) => {
                 drop(done.send(writer.with(|db| write::commit(db, &records))));
             }
-            Job::WakerRecord(record, done) => {
-                waker_records.fetch_sub(1, Ordering::Relaxed);
+            Job::WakerRecord(record, _place, done) => {
                 drop(done.send(writer.with(|db| write::write_waker_record(db, &record))));
             }
             Job::Prune(before, done) => {
@@ -317,10 +313,8 @@ impl Store for Sqlite {
     fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>> {
         let (done, answer) = oneshot::channel();
         // If there are too many, `done` is dropped, which the receiver sees as a failure.
-        if self.waker_records.fetch_add(1, Ordering::Relaxed) >= MAX_WAKER_RECORDS
-            || self.jobs.try_send(Job::WakerRecord(record, done)).is_err()
-        {
-            self.waker_records.fetch_sub(1, Ordering::Relaxed);
+        if let Ok(place) = self.waker_places.clone().try_acquire_owned() {
+            let _ = self.jobs.try_send(Job::WakerRecord(record, place, done));
         }
         answer
     }

@@ -20,7 +20,6 @@ mod transaction;
 mod writer;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ use abide_core::fleet::ShardId;
 use abide_core::id::IdPermutation;
 use abide_core::record::StoredState;
 use abide_core::timer::Anchor;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub(crate) use directory::MAX_ENTRIES;
 pub use directory::{DirectoryFacts, DirectoryRow, DirectoryState, TimerElsewhere};
@@ -63,8 +62,10 @@ const START: Duration = Duration::from_secs(3);
 /// PostgreSQL with a thread that writes.
 struct Postgres {
     jobs: mpsc::Sender<Job>,
-    /// Number of waker records in the queue.
-    waker_records: Arc<AtomicUsize>,
+    /// Places for waker records in the queue.
+    waker_places: Arc<Semaphore>,
+    /// Place for a search for messages of other machines in the queue.
+    search_place: Arc<Semaphore>,
     trouble: Trouble,
     fleet: Fleet,
 }
@@ -103,8 +104,6 @@ pub(super) fn open(
         introduction: machine.introduction,
         ownership,
     });
-    let waker_records = Arc::new(AtomicUsize::new(0));
-    let queued_records = waker_records.clone();
     let reads = Reads::start(address.clone())?;
     let (opened, joined) = std_mpsc::sync_channel::<Result<Prepared, StoreFault>>(1);
     let (writer_fleet, writer_reads, writer_trouble) =
@@ -128,21 +127,14 @@ pub(super) fn open(
         };
         let writer = Writer::new(parts, link);
         let membership = tokio::spawn(runner.run());
-        writer
-            .serve(queue, ownership_changes, &queued_records)
-            .await;
+        writer.serve(queue, ownership_changes).await;
         membership.abort();
     })?;
     let ended = || StoreFault::Refused("the thread of the database has ended".into());
     let prepared = joined.recv().map_err(|_| ended())??;
     let id_permutation = prepared.id_permutation;
     let (line, rows, changes) = first_load(changes, home)?;
-    let store = Postgres {
-        jobs,
-        waker_records,
-        trouble,
-        fleet: fleet.clone(),
-    };
+    let store = Postgres::new(jobs, trouble, fleet.clone());
     let reader = StoreReader::of_postgres(reads, id_permutation, ownership::column(home));
     let opened = opened_with(Arc::new(store), reader, prepared, boot_id, line, rows);
     Ok((opened, OpenedFleet { fleet, changes }))
@@ -271,6 +263,16 @@ fn run_on_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<(), 
 }
 
 impl Postgres {
+    fn new(jobs: mpsc::Sender<Job>, trouble: Trouble, fleet: Fleet) -> Self {
+        Postgres {
+            jobs,
+            waker_places: Arc::new(Semaphore::new(MAX_WAKER_RECORDS)),
+            search_place: Arc::new(Semaphore::new(1)),
+            trouble,
+            fleet,
+        }
+    }
+
     /// Sends a job. If that is not possible, its sender is dropped, which the receiver sees as a failure.
     fn send<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> oneshot::Receiver<T> {
         let (done, answer) = oneshot::channel();
@@ -298,19 +300,62 @@ impl Store for Postgres {
     }
 
     fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>> {
-        if self.waker_records.fetch_add(1, Ordering::Relaxed) >= MAX_WAKER_RECORDS {
-            self.waker_records.fetch_sub(1, Ordering::Relaxed);
+        let Ok(place) = self.waker_places.clone().try_acquire_owned() else {
             return oneshot::channel().1;
-        }
-        self.send(|done| Job::WakerRecord(record, done))
+        };
+        self.send(|done| Job::WakerRecord(record, place, done))
     }
 
     fn take_messages(&self, readers: ConnectedReaders) {
-        // A full queue has work that goes first; the next heartbeat tries again.
-        let _ = self.jobs.try_send(Job::TakeMessages(readers));
+        // If a search is queued, the next heartbeat tries again.
+        if let Ok(place) = self.search_place.clone().try_acquire_owned() {
+            let _ = self.jobs.try_send(Job::TakeMessages(readers, place));
+        }
     }
 
     fn prune(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {
         self.send(|done| Job::Prune(before_ms, done))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use abide_core::fleet::MachineId;
+
+    use super::*;
+
+    #[test]
+    fn commit_has_a_place_behind_waker_records_and_searches_that_wait() {
+        let (jobs, mut queue) = mpsc::channel(MAX_JOBS);
+        let (ownership, _changes) = mpsc::channel(1);
+        let folder = tempfile::tempdir().expect("a folder");
+        let (_runner, fleet) = Runner::new(RunnerParts {
+            address: Address::parse("postgres://nobody@localhost/none", None).expect("an address"),
+            paths: Paths::under(folder.path()),
+            identity: MachineIdentity {
+                id: MachineId(1),
+                name: "one".into(),
+            },
+            introduction: Introduction::default(),
+            ownership,
+        });
+        let store = Postgres::new(jobs, Trouble::default(), fleet);
+        for _ in 0..2 * MAX_JOBS {
+            store.take_messages(ConnectedReaders {
+                agents: BTreeSet::new(),
+                conversations: Vec::new(),
+            });
+            drop(store.write_waker_record(WakerRecord::Enabled("w".into())));
+        }
+        drop((store.prune(0), store.commit(Vec::new())));
+        let jobs: Vec<Job> = std::iter::from_fn(|| queue.try_recv().ok()).collect();
+        assert_eq!(jobs.len(), MAX_JOBS);
+        assert!(matches!(jobs.last(), Some(Job::Commit(..))));
+        // Work that is done makes room.
+        drop(jobs);
+        drop(store.write_waker_record(WakerRecord::Enabled("w".into())));
+        assert!(matches!(queue.try_recv(), Ok(Job::WakerRecord(..))));
     }
 }

@@ -8,14 +8,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use abide_core::fleet::{Event as FleetEvent, MachineId, ShardId};
 use abide_core::id::IdPermutation;
 use abide_core::{Millis, Mono, Record, message, timer};
 use abide_session::crash_point;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::SqlState;
 
@@ -50,10 +49,10 @@ pub(super) type Done = oneshot::Sender<Result<(), StoreFault>>;
 pub(super) enum Job {
     Commit(Vec<Record>, Done),
     Settle(Done),
-    WakerRecord(WakerRecord, Done),
+    WakerRecord(WakerRecord, OwnedSemaphorePermit, Done),
     Prune(u64, oneshot::Sender<Result<usize, StoreFault>>),
     /// Takes the messages of other machines for these readers.
-    TakeMessages(ConnectedReaders),
+    TakeMessages(ConnectedReaders, OwnedSemaphorePermit),
 }
 
 /// Sentence about a server that cannot be reached.
@@ -125,7 +124,6 @@ impl Writer {
         mut self,
         mut queue: mpsc::Receiver<Job>,
         mut ownership: mpsc::Receiver<Ownership>,
-        waker_records: &AtomicUsize,
     ) {
         loop {
             while let Some(load) = self.loads.front().copied().filter(|_| self.link.is_some()) {
@@ -161,11 +159,10 @@ impl Writer {
                     }
                     self.settle().await;
                 }
-                Job::WakerRecord(record, done) => {
-                    waker_records.fetch_sub(1, Ordering::Relaxed);
+                Job::WakerRecord(record, _place, done) => {
                     drop(done.send(self.write_waker_record(&record).await));
                 }
-                Job::TakeMessages(readers) => self.take_messages(&readers).await,
+                Job::TakeMessages(readers, _place) => self.take_messages(&readers).await,
                 Job::Prune(before, done) => drop(done.send(self.prune(before).await)),
             }
         }
