@@ -17,7 +17,7 @@ use super::truncate;
 use super::view::ViewLine;
 
 /// Maximum number of findings kept of one group.
-const EXAMPLES_MAX: usize = 8;
+const EXAMPLES_MAX: usize = 12;
 /// Maximum number of these that differ only in numbers.
 const SAME_SHAPE_MAX: usize = 3;
 /// Maximum number of characters shown of a line.
