@@ -420,3 +420,11 @@ fn record_with_a_rare_value_in_indented_json_is_shown() {
         &["\"code\": \"F821\"", "quay.py", "Name has no value"],
     );
 }
+
+#[test]
+fn second_message_between_two_stacks_is_shown() {
+    let said = "Fatal error: Uncaught TypeError: berth is null in /srv/quay.php:4";
+    let stack = "Stack trace:\n#0 /srv/quay.php(5): Quay->first()\n#1 /srv/quay.php(6): show()\n#2 {main}\n  thrown in /srv/quay.php on line 4\n";
+    let odd = format!("{said}\n{stack}[500]: GET /quay?n=377 - {said}\n{stack}");
+    assert_shown(&within(request, &odd), &["GET /quay?n=377"]);
+}

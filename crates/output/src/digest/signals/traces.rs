@@ -11,6 +11,7 @@ use regex::Regex;
 
 use crate::digest::view::ViewLine;
 
+use super::levels::{Finding, Importance};
 use super::patterns::compiled;
 
 /// Number of lines between two frames of one trace: source lines, marks, names of functions.
@@ -236,7 +237,11 @@ fn trace(lines: &[ViewLine<'_>], frames: &[usize], end: usize) -> Option<Trace> 
         .filter(|at| !lines[*at].is_blank())
         .collect();
     let mut messages = vec![message];
-    messages.extend((message + 1..end).filter(|at| is_cause(lines[*at].text)));
+    let is_message = |at: &usize| {
+        let line = &lines[*at];
+        is_cause(line.text) || (line.indent == 0 && is_error(line) && !is_frame(line))
+    };
+    messages.extend((first..end).filter(is_message));
     if messages.len() > MESSAGES_MAX {
         messages.drain(MESSAGES_MAX - 1..messages.len() - 1);
     }
@@ -249,6 +254,11 @@ fn trace(lines: &[ViewLine<'_>], frames: &[usize], end: usize) -> Option<Trace> 
         ));
     }
     Some(finished(main..end, main, with))
+}
+
+fn is_error(line: &ViewLine<'_>) -> bool {
+    let is_error = |finding: Finding| finding.importance == Importance::Error;
+    line.finding.is_some_and(is_error)
 }
 
 fn is_cause(text: &str) -> bool {
