@@ -428,3 +428,19 @@ fn second_message_between_two_stacks_is_shown() {
     let odd = format!("{said}\n{stack}[500]: GET /quay?n=377 - {said}\n{stack}");
     assert_shown(&within(request, &odd), &["GET /quay?n=377"]);
 }
+
+#[test]
+fn value_below_a_usual_label_stays_with_a_failed_check() {
+    let passed = |n: usize| {
+        format!("t.cpp:{n}: PASSED:\n  CHECK( toll({n}) )\nwith expansion:\n  {n} == {n}\n\n")
+    };
+    let odd = "t.cpp:9001: FAILED:\n  CHECK( toll(axles) == 17 )\nwith expansion:\n  15 == 17\n\n";
+    assert_shown(&within(passed, odd), &["15 == 17"]);
+}
+
+#[test]
+fn each_message_without_a_level_behind_a_location_is_shown() {
+    let word = |n: usize| ["teh ==> the", "recieve ==> receive", "adress ==> address"][n % 3];
+    let log = within(|n| format!("doc{n}.txt:{n}: {}\n", word(n * 7 / 3)), "");
+    assert_shown(&log, &["teh ==>", "recieve ==>", "adress ==>"]);
+}

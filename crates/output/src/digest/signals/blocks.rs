@@ -73,9 +73,11 @@ static PLACE: LazyLock<Regex> = LazyLock::new(|| {
 static PLACE_WITHIN: LazyLock<Regex> =
     LazyLock::new(|| compiled(r"(?-u:[\w)\]-]\.\w{1,8})(?::|\(|\x22, line )[0-9]+"));
 
-/// Returns whether a line only accompanies another: an excerpt of source code, or a location.
+/// Returns whether a line only accompanies another: an excerpt of source code, or nothing but a location.
 pub fn is_accompanying(line: &ViewLine<'_>) -> bool {
-    EXCERPT.is_match(line.line.text.trim_start()) || BEGINS_WITH_PLACE.is_match(line.text)
+    let place = BEGINS_WITH_PLACE.find(line.text);
+    let is_place = place.is_some_and(|place| place.end() == line.text.len());
+    is_place || EXCERPT.is_match(line.line.text.trim_start())
 }
 
 /// Returns whether a line says where something is.
@@ -240,7 +242,10 @@ pub fn below(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
             break;
         } else if line.indent > own.indent {
             block.push(at);
-        } else if same_indent < SAME_INDENT_MAX && !line.is_usual() && line.indent == own.indent {
+        } else if same_indent < SAME_INDENT_MAX
+            && line.indent == own.indent
+            && (!line.is_usual() || line.text.ends_with(':'))
+        {
             same_indent += 1;
             block.push(at);
         } else {
