@@ -181,6 +181,24 @@ fn stopped_machine_hands_over_and_gets_back_its_timers() {
 }
 
 #[test]
+fn timer_of_a_machine_that_has_left_is_loaded_before_the_shard_of_the_machine_that_starts() {
+    let server = Server::start();
+    let mut machines = [machine(&server, "one"), machine(&server, "two")];
+    // Shards are claimed in the order of their ids.
+    let first = "SELECT name FROM abide.machine ORDER BY id LIMIT 1";
+    if server.sql(first) == "two" {
+        machines.reverse();
+    }
+    let [lower, higher] = machines;
+    higher.output(["stop"]);
+    let id = make_due(&lower, 5.0, None);
+    lower.output(["stop"]);
+    higher.start();
+    assert_eq!(over(&server, &id).0, "completed");
+    assert_eq!(messages_about(&server, &id), "1");
+}
+
+#[test]
 fn two_machines_make_a_thousand_timers_each_without_a_collision() {
     const TIMERS: usize = 1_000;
     let server = Server::start();

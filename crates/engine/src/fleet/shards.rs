@@ -11,33 +11,28 @@ use crate::store::{OpenedFleet, ShardChange, ShardRows};
 
 /// Passes changes on to the event loop until the daemon stops.
 pub(crate) async fn forward(mut opened: OpenedFleet, handle: Handle) {
-    while let Some(change) = opened.changes.recv().await {
-        match change {
-            ShardChange::Loaded(rows) => loaded(*rows, &handle).await,
-            ShardChange::Dropped(shard) => {
-                let is_home = opened.fleet.state().own == Some(shard.0);
-                let dropped = Event::ShardDropped { shard, is_home };
-                handle.send_event(dropped).await;
-            }
-            ShardChange::TimeSet(ahead_of_boot) => {
-                handle
-                    .send_event(Event::FleetTimeSet { ahead_of_boot })
-                    .await;
-            }
-            ShardChange::MessagesTaken(messages) => {
-                handle.send_event(Event::MessagesTaken { messages }).await;
-            }
-            ShardChange::MessagesGone(numbers) => {
-                handle.send_event(Event::MessagesGone { numbers }).await;
-            }
-            ShardChange::Deadlines(deadlines) => {
-                handle.send_event(Event::DeadlinesRead { deadlines }).await;
-            }
-            ShardChange::Numbers(block) => {
-                handle.send_event(Event::NumbersReserved { block }).await;
-            }
-        }
+    for change in std::mem::take(&mut opened.first_changes) {
+        pass_on(change, &opened.fleet, &handle).await;
     }
+    while let Some(change) = opened.changes.recv().await {
+        pass_on(change, &opened.fleet, &handle).await;
+    }
+}
+
+async fn pass_on(change: ShardChange, fleet: &Fleet, handle: &Handle) {
+    let event = match change {
+        ShardChange::Loaded(rows) => return loaded(*rows, handle).await,
+        ShardChange::Dropped(shard) => {
+            let is_home = fleet.state().own == Some(shard.0);
+            Event::ShardDropped { shard, is_home }
+        }
+        ShardChange::TimeSet(ahead_of_boot) => Event::FleetTimeSet { ahead_of_boot },
+        ShardChange::MessagesTaken(messages) => Event::MessagesTaken { messages },
+        ShardChange::MessagesGone(numbers) => Event::MessagesGone { numbers },
+        ShardChange::Deadlines(deadlines) => Event::DeadlinesRead { deadlines },
+        ShardChange::Numbers(block) => Event::NumbersReserved { block },
+    };
+    handle.send_event(event).await;
 }
 
 async fn loaded(rows: ShardRows, handle: &Handle) {

@@ -82,7 +82,9 @@ pub(crate) struct OwnMachine {
 /// Fleet of an open database.
 pub(crate) struct OpenedFleet {
     pub fleet: Fleet,
-    /// Changes of the shards of this machine after the start.
+    /// Changes of the shards of this machine that came during the start, in their order.
+    pub first_changes: Vec<ShardChange>,
+    /// Changes after those.
     pub changes: mpsc::Receiver<ShardChange>,
 }
 
@@ -133,11 +135,21 @@ pub(super) fn open(
     let ended = || StoreFault::Refused("the thread of the database has ended".into());
     let prepared = joined.recv().map_err(|_| ended())??;
     let id_permutation = prepared.id_permutation;
-    let (line, rows, changes) = first_load(changes, home)?;
+    let FirstLoad {
+        line,
+        rows,
+        others,
+        changes,
+    } = first_load(changes, home)?;
     let store = Postgres::new(jobs, trouble, fleet.clone());
     let reader = StoreReader::of_postgres(reads, id_permutation, ownership::column(home));
     let opened = opened_with(Arc::new(store), reader, prepared, boot_id, line, rows);
-    Ok((opened, OpenedFleet { fleet, changes }))
+    let fleet = OpenedFleet {
+        fleet,
+        first_changes: others,
+        changes,
+    };
+    Ok((opened, fleet))
 }
 
 /// Connects for the first time: checks the server and migrates the schema.
@@ -166,8 +178,16 @@ struct Prepared {
     numbers: Range<u64>,
 }
 
-/// First rows of the own shard, and the fleet time, if they come in time.
-type FirstLoad = (Option<i64>, Option<ShardRows>, mpsc::Receiver<ShardChange>);
+/// Changes of the shards that came during the start.
+struct FirstLoad {
+    /// Fleet time minus boot time, if it came in time.
+    line: Option<i64>,
+    /// Rows of the own shard, if they came in time.
+    rows: Option<ShardRows>,
+    /// Other changes. The shard of a machine that is gone may be loaded before the own one.
+    others: Vec<ShardChange>,
+    changes: mpsc::Receiver<ShardChange>,
+}
 
 /// Waits for the rows of the own shard.
 fn first_load(
@@ -177,7 +197,7 @@ fn first_load(
     let (done, loaded) = std_mpsc::sync_channel(1);
     run_on_thread(async move {
         let until = SystemClock.mono() + abide_core::Millis(START.as_millis() as u64);
-        let (mut line, mut rows) = (None, None);
+        let (mut line, mut rows, mut others) = (None, None, Vec::new());
         while rows.is_none() {
             let change = tokio::select! {
                 change = changes.recv() => change,
@@ -188,11 +208,16 @@ fn first_load(
                 Some(ShardChange::Loaded(loaded)) if loaded.shard == Some(home) => {
                     rows = Some(*loaded)
                 }
-                Some(_) => {}
+                Some(other) => others.push(other),
                 None => break,
             }
         }
-        let _ = done.send((line, rows, changes));
+        let _ = done.send(FirstLoad {
+            line,
+            rows,
+            others,
+            changes,
+        });
     })?;
     let ended = |_| StoreFault::Refused("a thread of the database has ended".into());
     loaded.recv().map_err(ended)
