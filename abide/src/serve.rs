@@ -45,7 +45,7 @@ pub fn serve(
             let served = runtime.block_on(run(paths, config, (activation, sockets), &mut ready));
             runtime.shutdown_background();
             drop(lock);
-            match is_database_back(&served) && !is_activated {
+            match has_to_start_again(&served) && !is_activated {
                 true => Err(daemon_process::start_again().into()),
                 false => served,
             }
@@ -56,10 +56,10 @@ pub fn serve(
     served
 }
 
-/// True if the daemon has ended because its database has come back.
-fn is_database_back(served: &anyhow::Result<()>) -> bool {
+/// True if the daemon has ended because it can start with what it had not: its database, or its new id.
+fn has_to_start_again(served: &anyhow::Result<()>) -> bool {
     let fault = served.as_ref().err().and_then(|fault| fault.downcast_ref());
-    matches!(fault, Some(RuntimeFault::DatabaseIsBack))
+    matches!(fault, Some(RuntimeFault::StartAgain(_)))
 }
 
 /// Routes of an engine without sockets.

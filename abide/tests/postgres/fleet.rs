@@ -5,7 +5,7 @@ use harness::{Abide, look_for};
 use serde_json::{Value, json};
 
 use super::messages::tool;
-use super::{commands_run, harness, made, made_at_last, make, stored};
+use super::{commands_run, harness, made, made_at_last, make, mission, stored};
 
 /// Daemon with this name, started and joined.
 pub fn machine(server: &Server, name: &str) -> Abide {
@@ -196,6 +196,24 @@ fn timer_of_a_machine_that_has_left_is_loaded_before_the_shard_of_the_machine_th
     higher.start();
     assert_eq!(over(&server, &id).0, "completed");
     assert_eq!(messages_about(&server, &id), "1");
+}
+
+#[test]
+fn f28_machine_that_was_forgotten_makes_timers_under_a_new_id() {
+    let server = Server::start();
+    let one = machine(&server, "one");
+    let id = make_due(&one, 10.0, None);
+    server.sql("UPDATE abide.machine SET standing = 'forgotten'");
+    look_for("a timer of the new id", || {
+        // The daemon starts again with its new id, so a call may reach none.
+        let answer = one.try_post("/v1/timers", &mission("under a new id"))?;
+        (answer.status == 200).then_some(())?;
+        let shards = "SELECT count(DISTINCT shard) FROM abide.timer";
+        (server.sql(shards) == "2").then_some(())
+    });
+    // The timers of the former id go on, as those of any machine that is gone.
+    assert_eq!(over(&server, &id).0, "completed");
+    joined(&server, "one");
 }
 
 #[test]

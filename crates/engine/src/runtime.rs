@@ -2,8 +2,7 @@
 //! loop. The daemon serves it through sockets; a program can embed it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use abide_core::record::StoredState;
 use abide_core::session::Phase;
@@ -47,9 +46,9 @@ pub enum RuntimeFault {
     /// The database failed while the engine ran.
     #[error(transparent)]
     Store(#[from] StoreFault),
-    /// The database could not be used at the start, and can be now. The next start reads it.
-    #[error("the database can be used again")]
-    DatabaseIsBack,
+    /// The database can be used, though not at the start, or this machine has a new id. The next start uses it.
+    #[error("the engine has to be started again, because {0}")]
+    StartAgain(&'static str),
     /// The id of this installation cannot be read or written.
     #[error("cannot use {}", path.display())]
     Machine {
@@ -67,8 +66,8 @@ pub struct Runtime {
     pub handle: Handle,
     event_loop: tokio::task::JoinHandle<Result<(), StoreFault>>,
     recovered: Option<oneshot::Receiver<()>>,
-    /// True if the database has come back.
-    database_is_back: Arc<AtomicBool>,
+    /// Reason to start again, once there is one.
+    start_again: Arc<OnceLock<&'static str>>,
 }
 
 impl Runtime {
@@ -178,26 +177,36 @@ impl Runtime {
             handle.clone(),
             parts,
         ));
+        let start_again = Arc::new(OnceLock::new());
         if let Some(opened) = fleet {
             opened.fleet.set_clients(handle.clients().clone());
+            let fleet = opened.fleet.clone();
+            let has_new_identity = async move {
+                fleet.has_new_identity().await;
+                "this machine has a new id"
+            };
+            tokio::spawn(stop_after(
+                has_new_identity,
+                handle.clone(),
+                start_again.clone(),
+            ));
             tokio::spawn(shards::take_messages(opened.fleet.clone(), handle.clone()));
             tokio::spawn(shards::forward(opened, handle.clone()));
         }
-        let database_is_back = Arc::new(AtomicBool::new(false));
         if let Some(is_usable) = is_usable {
-            let (handle, is_back) = (handle.clone(), database_is_back.clone());
-            tokio::spawn(async move {
-                if is_usable.await.is_ok() {
-                    is_back.store(true, Ordering::Relaxed);
-                    handle.stop().await;
+            let is_back = async move {
+                match is_usable.await {
+                    Ok(()) => "the database can be used again",
+                    Err(_) => std::future::pending().await,
                 }
-            });
+            };
+            tokio::spawn(stop_after(is_back, handle.clone(), start_again.clone()));
         }
         Ok(Runtime {
             handle,
             event_loop,
             recovered: Some(ready_receiver),
-            database_is_back,
+            start_again,
         })
     }
 
@@ -218,11 +227,21 @@ impl Runtime {
         }
         self.handle.keepers().disconnect_all();
         result.map_err(RuntimeFault::EventLoop)??;
-        match self.database_is_back.load(Ordering::Relaxed) {
-            true => Err(RuntimeFault::DatabaseIsBack),
-            false => Ok(()),
+        match self.start_again.get() {
+            Some(why) => Err(RuntimeFault::StartAgain(why)),
+            None => Ok(()),
         }
     }
+}
+
+/// Stops the engine when there is a reason to start it again.
+async fn stop_after(
+    reason: impl Future<Output = &'static str>,
+    handle: Handle,
+    start_again: Arc<OnceLock<&'static str>>,
+) {
+    let _ = start_again.set(reason.await);
+    handle.stop().await;
 }
 
 /// Events that tell the core what earlier daemons left.

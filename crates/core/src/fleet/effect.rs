@@ -121,7 +121,7 @@ pub enum Effect {
     TimeSet,
     /// This daemon is a member.
     Joined,
-    /// Another process has this id, or a person removed it: make a new id and key, then join with a new member.
+    /// Another process has this id, or a person removed it: make a new id, then start the daemon again with it.
     TakeNewIdentity,
     /// This daemon may not join. Its sessions go on.
     CannotJoin(WriteRefusal),

@@ -70,6 +70,8 @@ pub struct FleetState {
     pub line: Option<i64>,
     /// Sentence about a membership that does not work.
     pub trouble: Option<String>,
+    /// True if this machine has stored a new identity, with which the daemon has to start again.
+    pub has_new_identity: bool,
 }
 
 impl FleetState {
@@ -169,6 +171,18 @@ impl Fleet {
     /// Waits until a heartbeat finds a frame for this machine.
     pub(crate) async fn frame_waits(&self) {
         self.frame_waits.notified().await;
+    }
+
+    /// Waits until this machine has a new identity; for ever if the membership ends before.
+    pub(crate) async fn has_new_identity(&self) {
+        let mut state = self.state.clone();
+        if state
+            .wait_for(|state| state.has_new_identity)
+            .await
+            .is_err()
+        {
+            std::future::pending().await
+        }
     }
 
     /// Passes an event to the membership.

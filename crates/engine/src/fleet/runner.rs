@@ -204,7 +204,6 @@ impl Runner {
         if *statement == Statement::Look {
             self.avoid_taken_name(read);
         }
-        let own = self.parts.identity.id;
         let may_beat_fast = self.member.may_beat_fast(SystemClock.now().boot);
         self.publish(|state| {
             if look.wide {
@@ -225,7 +224,6 @@ impl Runner {
                     false => state.adopted.insert(row.id, row.owner),
                 };
             }
-            state.own = Some(own);
             state.may_beat_fast = may_beat_fast;
         });
     }
@@ -335,7 +333,7 @@ impl Runner {
                 state.is_joined = true;
                 state.trouble = None;
             }),
-            Effect::TakeNewIdentity => self.take_new_identity().await,
+            Effect::TakeNewIdentity => self.take_new_identity(),
             Effect::CannotJoin(refusal) => {
                 let why = match refusal {
                     WriteRefusal::TooOld { needed } => format!(
@@ -372,17 +370,18 @@ impl Runner {
         });
     }
 
-    async fn take_new_identity(&mut self) {
-        let name = self.parts.identity.name.clone();
-        match MachineIdentity::make(&self.parts.paths, Some(&name)) {
-            Ok(identity) => {
-                tracing::warn!("another machine has the id of this one; this one takes a new id");
-                self.parts.identity = identity;
-                self.member = member(&self.parts, self.line);
-                let mut effects = Vec::new();
-                self.member
-                    .step(SystemClock.now().boot, Event::Join, &mut effects);
-                self.send(&mut effects);
+    /// Stores a new identity, with which the daemon starts again: all its parts use one id while they run.
+    fn take_new_identity(&self) {
+        let name = &self.parts.identity.name;
+        match MachineIdentity::make(&self.parts.paths, Some(name)) {
+            Ok(_) => {
+                tracing::warn!(
+                    "another machine has the id of this one, or a person has removed it; this one takes a new id"
+                );
+                self.publish(|state| {
+                    state.is_joined = false;
+                    state.has_new_identity = true;
+                });
             }
             Err(fault) => self.cannot_join(format!("cannot store a new identity: {fault}")),
         }

@@ -45,7 +45,6 @@ pub struct CalledLink {
 
 /// Links of this machine.
 pub struct Carrier {
-    /// Id of this machine, another one after it has met a copy of itself.
     fleet: Fleet,
     outgoing: mpsc::Sender<OutboundRow>,
     links: Mutex<HashMap<LinkId, OpenLink>>,
@@ -136,24 +135,13 @@ impl Carrier {
         mut queue: mpsc::Receiver<OutboundRow>,
     ) {
         let mut unsent = Vec::new();
-        let mut states = self.fleet.watch();
         loop {
-            let own = self.own();
-            match FrameTable::connect(&address, own).await {
+            match FrameTable::connect(&address, self.own()).await {
                 Ok(table) => {
                     let table = Arc::new(table);
                     self.table.send_replace(Some(table.clone()));
-                    let renewed = states.wait_for(|state| state.own != Some(own));
-                    tokio::select! {
-                        fault = self.serve(&table, &mut queue, &mut unsent) => {
-                            tracing::debug!("the connection for links has ended: {fault}");
-                        }
-                        _ = renewed => {
-                            // Links of the former id end here; the other machines notice by silence.
-                            self.links.lock().expect("no holder panics").clear();
-                            unsent.clear();
-                        }
-                    }
+                    let fault = self.serve(&table, &mut queue, &mut unsent).await;
+                    tracing::debug!("the connection for links has ended: {fault}");
                     self.table.send_replace(None);
                 }
                 Err(fault) => tracing::debug!("no connection for links: {fault}"),
