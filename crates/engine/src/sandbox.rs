@@ -229,7 +229,7 @@ enum BadWorkspace {
     HoldsHome(PathBuf),
     #[error("the workspace '{}' belongs to the system; start abide in a project folder", .0.display())]
     OfSystem(PathBuf),
-    #[error("the workspace '{}' holds a folder of abide itself, '{}'; start abide in another folder", path.display(), own.display())]
+    #[error("the workspace '{}' contains abide's own folder '{}', or is inside it; start abide in another folder", path.display(), own.display())]
     HoldsOwn { path: PathBuf, own: PathBuf },
 }
 
