@@ -153,7 +153,7 @@ pub async fn timer_details(
 fn details(handle: &Handle, row: &TimerRow, seen: Option<&timer::ObservedTimer>) -> TimerDetails {
     let mut timer = match seen {
         Some(seen) => tools::timer_fields(&seen.timer, Some(row)),
-        None => tools::timer_row_fields(row),
+        None => tools::timer_row_fields_now(handle, row),
     };
     let until = row.condition.as_deref();
     let until = until.and_then(|text| serde_json::from_str(text).ok());

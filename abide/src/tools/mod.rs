@@ -56,6 +56,7 @@ pub(crate) use report::{
 pub(crate) use terminal::{OWN_LIMITS, is_process_of, session_of_limit_change, survives_kill};
 pub(crate) use timer::{
     fields as timer_fields, many as many_timers, row_fields as timer_row_fields,
+    row_fields_now as timer_row_fields_now,
 };
 
 use abide_engine::probe::Fingerprint;

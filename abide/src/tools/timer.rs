@@ -20,7 +20,7 @@ use abide_engine::probe::{Condition, SessionCondition, last_port_candidate, with
 use abide_engine::store::{EndedQuery, TimerRow};
 use abide_engine::text::{seconds, timer_completion, timer_label, timer_not_found};
 use presentation::{changes, done, done_before, on_mission, progress, purpose, until_resumed};
-pub(crate) use presentation::{fields, row_fields};
+pub(crate) use presentation::{fields, row_fields, row_fields_now};
 
 /// Limit on a reason or mission, in bytes.
 const TEXT_LIMIT: usize = 16 << 10;
@@ -140,6 +140,7 @@ impl NewTimerData {
             standby: self.standby,
             status: timer.status.as_str().to_owned(),
             remaining: None,
+            due: None,
             stop_reason: None,
             seen: None,
             completed_by: None,
@@ -509,7 +510,7 @@ impl TimerTool {
         }
         for row in elsewhere::timers(handle, self.agent.as_ref(), &ids).await {
             lines.push(row_line(&row));
-            list.push(row_fields(&row));
+            list.push(row_fields_now(handle, &row));
         }
         if let TimerCall::List { ended: true } = self.call {
             let which = EndedQuery {

@@ -102,6 +102,13 @@ fn timer_of_the_other_machine_is_read_waited_for_and_stopped() {
     assert_eq!(read["status"], "running", "{read}");
     let all = tool(&pair.desk, Some("ann"), "read_timer", "");
     assert_eq!(all["timers"][0]["timer_id"], json!(id), "{all}");
+    let listed = pair.desk.get("/v1/timers");
+    for timer in [&all["timers"][0], &listed["timers"][0]] {
+        let [total, elapsed, remaining] = ["total_duration", "elapsed_time", "remaining_time"]
+            .map(|name| timer[name].as_f64().expect("a time"));
+        assert!(remaining > 0.5 * total, "{timer}");
+        assert!((elapsed + remaining - total).abs() < 0.01, "{timer}");
+    }
     let foreign = tool(&pair.desk, Some("bob"), "read_timer", &about);
     assert!(foreign["timer_id"].is_null(), "{foreign}");
     let stop = json!({"reason": "enough"});

@@ -201,6 +201,18 @@ fn without_row(timer: &Timer) -> api::Timer {
     }
 }
 
+/// Fields from the row of a timer that may run on another machine.
+pub(crate) fn row_fields_now(handle: &Handle, row: &TimerRow) -> api::Timer {
+    let mut fields = row_fields(row);
+    let now = handle.fleet().and_then(|fleet| fleet.state().now());
+    if let (None, Some(due), Some(now)) = (row.ended, row.due, now) {
+        let remaining = due.since(now).min(row.total);
+        fields.remaining_time = remaining.into();
+        fields.elapsed_time = row.total.saturating_sub(remaining).into();
+    }
+    fields
+}
+
 /// Fields from a timer's row. The elapsed time is exact only for a timer that has ended.
 pub(crate) fn row_fields(row: &TimerRow) -> api::Timer {
     let remaining = row.remaining.unwrap_or_default();

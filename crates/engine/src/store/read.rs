@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use abide_core::id::IdPermutation;
 use abide_core::message::About;
-use abide_core::time::{Millis, Wall};
+use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::Kind;
 use abide_core::{Conversation, MessageId, QuestionId, TimerId};
 use rusqlite::Connection;
@@ -56,6 +56,8 @@ pub struct TimerRow {
     pub status: String,
     /// Remaining time when it was paused or ended.
     pub remaining: Option<Millis>,
+    /// Time at which it is due, while it runs.
+    pub due: Option<Steady>,
     /// Reason given with stop, cancel or pause.
     pub stop_reason: Option<String>,
     /// Last observation of its condition, or the reason why it can no longer hold.
@@ -133,7 +135,7 @@ pub struct Stats {
 
 pub(super) const TIMER: &str = "SELECT number, agent, kind, purpose, condition, created_ms, checked_ms, \
     total_ms, standby_ms, status, remaining_ms, stop_reason, seen, completed_by, late_ms, ended_ms, \
-    acted FROM timer";
+    acted, due_ms FROM timer";
 const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, told_ms, conversation, wakes \
      FROM message";
 
@@ -384,6 +386,7 @@ pub(super) fn timer_row(ids: IdPermutation, row: &dyn Columns) -> Result<TimerRo
         late: row.opt_u64(14)?.map(Millis),
         ended: row.opt_u64(15)?.map(Wall),
         acted: row.opt_string(16)?,
+        due: row.opt_u64(17)?.map(Steady),
     })
 }
 
