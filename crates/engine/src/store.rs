@@ -93,6 +93,9 @@ pub enum StoreFault {
     /// The write may succeed later: the disk is full, another program holds the lock, the server cannot be reached.
     #[error("the database cannot be written: {0}")]
     Unwritable(String),
+    /// The read may succeed later: the server cannot be reached, or has too much to do.
+    #[error("the database cannot be read: {0}")]
+    Unreadable(String),
     /// The machine may not write this now: it is joining its fleet, or another machine has its timers. That passes.
     #[error("the database cannot be written: {0}")]
     NotOwned(String),
@@ -129,9 +132,10 @@ impl StoreFault {
     /// Reason, without the kind.
     fn reason(&self) -> String {
         match self {
-            StoreFault::Unwritable(why) | StoreFault::Unopenable(why) | StoreFault::Fenced(why) => {
-                why.clone()
-            }
+            StoreFault::Unwritable(why)
+            | StoreFault::Unreadable(why)
+            | StoreFault::Unopenable(why)
+            | StoreFault::Fenced(why) => why.clone(),
             fault => fault.to_string(),
         }
     }

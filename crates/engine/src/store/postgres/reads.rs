@@ -54,7 +54,7 @@ impl Reads {
     ) -> Result<T, StoreFault> {
         let (done, answer) = oneshot::channel();
         let read: Read = Box::new(move |db| drop(done.send(work(db))));
-        let busy = || StoreFault::Unwritable("too many reads wait for the database".into());
+        let busy = || StoreFault::Unreadable("too many reads wait for the database".into());
         self.0.try_send(read).map_err(|_| busy())?;
         answer.await.unwrap_or_else(|_| Err(busy()))
     }
@@ -119,7 +119,7 @@ impl Query for Server {
         };
         let rows = self.rows(&statement).map_err(|fault| match fault {
             LinkFault::NotSent(why) | LinkFault::Unanswered(why) | LinkFault::Refused(_, why) => {
-                StoreFault::Unwritable(why)
+                StoreFault::Unreadable(why)
             }
         })?;
         rows.iter().try_for_each(|row| each(row))
