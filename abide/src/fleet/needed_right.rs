@@ -81,7 +81,7 @@ pub fn sentence(denied: &Denied, caller: &str, own: &str) -> String {
             let key = setting.rsplit('.').next().unwrap_or(setting);
             format!(
                 "machine {own} does not allow this to machine {caller}; to allow it, add the line `{key} = [\"{caller}\"]` \
-                 below `[fleet]` in config.toml on {own}"
+                 below `[fleet]` in config.toml on {own}, or the name to that list"
             )
         }
     }
