@@ -147,6 +147,8 @@ impl<'a> BlockParser<'a> {
         arguments: &mut Map<String, Value>,
     ) -> Result<(), BlockError> {
         let schema = (tool.input)();
+        // Machine to start a command on: a field of these tools where there is a fleet.
+        let on = serde_json::json!({"type": "string"});
         loop {
             let gap = self.rest().find('<').unwrap_or(self.rest().len());
             let between = self.rest()[..gap].trim();
@@ -179,7 +181,9 @@ impl<'a> BlockParser<'a> {
                 continue;
             }
             let (name, value) = self.field(tool, line)?;
-            let Some(known) = schema["properties"].get(&name) else {
+            let is_machine = name == "on" && tools::takes_machine(tool.name);
+            let known = schema["properties"].get(&name);
+            let Some(known) = known.or(is_machine.then_some(&on)) else {
                 let fields = schema["properties"].as_object();
                 let known: Vec<&str> = fields
                     .into_iter()
@@ -483,6 +487,14 @@ mod tests {
             one(text),
             json!({"total_duration": 300, "timeout_duration": 60.5, "reason": "Waiting for server to start"})
         );
+    }
+
+    #[test]
+    fn machine_is_a_field_of_tools_that_start_commands() {
+        let shell = one("<tool name='shell'><command>ls</command><on>7</on></tool>");
+        assert_eq!(shell, json!({"command": "ls", "on": "7"}));
+        let timer = "<tool name='timer'><on>build</on></tool>";
+        wrong(timer, 1, "'timer' has no field 'on'");
     }
 
     #[test]

@@ -310,10 +310,7 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
 /// Adds the argument that chooses a machine to the tools that start commands. Models are told of it only in a fleet.
 fn add_machine_argument(tools: &mut [Tool]) {
     for tool in tools {
-        let starts = matches!(
-            tool.name.as_ref(),
-            "shell" | "execute_command" | "terminal_session"
-        );
+        let starts = tools::takes_machine(&tool.name);
         let schema = Arc::make_mut(&mut tool.input_schema);
         if let Some(Value::Object(fields)) = schema.get_mut("properties").filter(|_| starts) {
             let on = serde_json::json!({

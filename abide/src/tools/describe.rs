@@ -98,6 +98,11 @@ pub fn named(name: &str) -> Option<&'static ToolDescription> {
     TOOLS.iter().find(|tool| tool.name == name)
 }
 
+/// True if the tool of this name starts commands, in a fleet also on another machine: then it takes `on`.
+pub fn takes_machine(name: &str) -> bool {
+    matches!(name, "shell" | "execute_command" | "terminal_session")
+}
+
 /// Number of tools.
 pub(super) const COUNT: usize = 10;
 
