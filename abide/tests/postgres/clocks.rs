@@ -8,7 +8,7 @@ use serde_json::json;
 use super::common::calendar::Calendar;
 use super::fleet::{joined, make_due, messages_about, named, over, owner_of};
 use super::proxy::{Mode, Proxy};
-use super::{at, harness, made, made_at_last, make, mission, on, stored};
+use super::{at, harness, made, made_at_last, make, mission, on, refused, server, stored};
 
 const YEAR: i64 = 31_536_000;
 
@@ -67,6 +67,31 @@ fn f24_wall_clocks_that_are_minutes_and_years_apart_move_no_timer() {
     let alive = "SELECT count(*) FROM abide.shard AS s JOIN abide.machine AS m ON m.id = s.owner \
                  WHERE m.name IN ('one', 'two')";
     assert_eq!(server.sql(alive), "4");
+}
+
+#[test]
+fn timer_is_refused_while_the_time_of_the_database_differs() {
+    let mut abide = on(Server::start());
+    abide.start();
+    let mut known = vec![made_at_last(&abide, "before")];
+    let sentence = look_for("a refusal", || {
+        // The membership corrects the row within some seconds.
+        let ahead = "UPDATE abide.fleet SET clock_ahead_ms = clock_ahead_ms - 60000";
+        server(&mut abide).sql(ahead);
+        let answer = make(&abide, "meanwhile");
+        if answer.status != 200 {
+            return Some(refused(&answer));
+        }
+        known.push(made(&answer));
+        None
+    });
+    assert!(
+        sentence.contains("clock of the database differs"),
+        "{sentence}"
+    );
+    known.push(made_at_last(&abide, "after"));
+    known.sort();
+    assert_eq!(stored(server(&mut abide)), known);
 }
 
 fn remaining(abide: &Abide, id: &str) -> f64 {

@@ -201,6 +201,19 @@ impl Owned {
     }
 }
 
+/// SQLSTATE of a transaction that a check in it has refused. Each check causes another error, because the text of an
+/// error depends on the language of the server; all are plain SQL, which any database carries out.
+pub(super) mod refused {
+    use tokio_postgres::error::SqlState;
+
+    /// Another machine owns the shard, or the server may have lost commits: division by zero.
+    pub const BY_FENCE: SqlState = SqlState::DIVISION_BY_ZERO;
+    /// The time of the database is not that of this machine: square root of a negative number.
+    pub const BY_TIME: SqlState = SqlState::INVALID_ARGUMENT_FOR_POWER_FUNCTION;
+    /// Another machine has taken a row: cast of a word to a number.
+    pub const BY_ROW: SqlState = SqlState::INVALID_TEXT_REPRESENTATION;
+}
+
 /// Shard, owner, epoch and timeline.
 pub(super) const FENCE_VALUES: usize = 4;
 

@@ -17,8 +17,6 @@ use crate::store::records::Told;
 
 /// Time at which the transaction began, in milliseconds.
 pub(super) const NOW: &str = "(extract(epoch FROM now()) * 1000)::bigint";
-/// Word with which the server refuses a batch whose machine has another time.
-const TIME: &str = "\"time ";
 
 /// Statements of a transaction that makes timers, before its rows.
 pub(super) struct TimeCheck {
@@ -58,7 +56,7 @@ pub(super) fn compare_time(fleet: impl Display, decided: impl Display) -> String
     );
     format!(
         "SELECT CASE WHEN fleet_ms - {decided} BETWEEN -{ahead} AND {behind} THEN fleet_ms \
-         ELSE ('time ' || (fleet_ms - {decided}))::bigint END AS fleet_ms \
+         ELSE sqrt(-1.0 - abs(fleet_ms - {decided}))::bigint END AS fleet_ms \
          FROM (SELECT {NOW} - clock_ahead_ms AS fleet_ms FROM {fleet} WHERE one = 1) AS clocks"
     )
 }
@@ -99,15 +97,11 @@ impl Writer {
         (is_needed && state.may_beat_fast).then_some(facts)
     }
 
-    /// Fault of a transaction that a check in it has refused.
-    pub(super) async fn refused_by_check(&mut self, why: &str) -> StoreFault {
-        if why.contains(TIME) {
-            self.fleet().send(FleetEvent::TimeRefused).await;
-            return StoreFault::Unwritable(
-                "the clock of the database differs from that of this machine; try again in some seconds".into(),
-            );
-        }
-        StoreFault::Stale("another machine has told a message meanwhile".into())
+    /// Fault of a transaction that was refused because the time of the database is not that of this machine.
+    pub(super) async fn refused_by_time(&self) -> StoreFault {
+        self.fleet().send(FleetEvent::TimeRefused).await;
+        let why = "the clock of the database differs from that of this machine; try again in some seconds";
+        StoreFault::Unwritable(why.into())
     }
 
     /// Finds out which of these messages another machine has taken, and has the event loop forget them.

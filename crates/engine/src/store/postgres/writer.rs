@@ -20,7 +20,7 @@ use tokio_postgres::error::SqlState;
 
 use super::batch::fleet_time;
 use super::link::{ATTEMPTS, Address, Link, LinkFault, collision_pause};
-use super::ownership::{Owned, column};
+use super::ownership::{Owned, column, refused};
 use super::prepared::Prepared;
 use super::reads::Reads;
 use super::schema;
@@ -495,7 +495,7 @@ impl Writer {
             return Ok(());
         };
         match &fault {
-            LinkFault::Refused(code, _) if *code == SqlState::DIVISION_BY_ZERO => {
+            LinkFault::Refused(code, _) if *code == refused::BY_FENCE => {
                 // Another machine is the owner, or a server that took over has lost the claim: the next look tells.
                 for shard in shards {
                     if let Some(epoch) = self.owned.epoch(*shard) {
@@ -516,8 +516,12 @@ impl Writer {
                 let why = "a timer with this idempotency key exists on another machine";
                 return Err(StoreFault::Stale(why.into()));
             }
-            LinkFault::Refused(code, why) if *code == SqlState::INVALID_TEXT_REPRESENTATION => {
-                return Err(self.refused_by_check(&why.clone()).await);
+            LinkFault::Refused(code, _) if *code == refused::BY_TIME => {
+                return Err(self.refused_by_time().await);
+            }
+            LinkFault::Refused(code, _) if *code == refused::BY_ROW => {
+                let why = "another machine has told a message meanwhile";
+                return Err(StoreFault::Stale(why.into()));
             }
             LinkFault::Refused(..) if self.link.as_ref().is_some_and(|link| !link.is_closed()) => {}
             LinkFault::Refused(_, why) | LinkFault::NotSent(why) | LinkFault::Unanswered(why) => {
