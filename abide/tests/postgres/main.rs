@@ -297,18 +297,18 @@ fn f48_call_whose_outcome_stays_unknown_is_told_so_and_repeated_with_its_key() {
     assert_eq!(stored(&primary), known);
 }
 
+/// A machine that has left has the shard: it cannot object, and the shard is claimed again.
+const TAKEN_OVER: &str = "INSERT INTO abide.machine (id, name, labels, version, boot, claim, standing, heartbeat, pace, written) \
+     VALUES (7, 'other', '', '0.1.0', '7', 7, 'left', 1, 'slow', 0); \
+     UPDATE abide.fleet SET members = members + 1; \
+     UPDATE abide.shard SET owner = 7, epoch = epoch + 1, claim = 7";
+
 #[test]
 fn f21_daemon_that_is_not_the_owner_writes_nothing() {
     let mut abide = on(Server::start());
     abide.start();
     let first = made(&make(&abide, "before"));
-    // A machine that has left cannot object, and the shard is claimed again.
-    server(&mut abide).sql(
-        "INSERT INTO abide.machine (id, name, labels, version, boot, claim, standing, heartbeat, pace, written) \
-         VALUES (7, 'other', '', '0.1.0', '7', 7, 'left', 1, 'slow', 0); \
-         UPDATE abide.fleet SET members = members + 1; \
-         UPDATE abide.shard SET owner = 7, epoch = epoch + 1, claim = 7",
-    );
+    server(&mut abide).sql(TAKEN_OVER);
     let sentence = refused(&make(&abide, "late"));
     assert!(sentence.contains("another machine"), "{sentence}");
     commands_run(&abide);
@@ -316,6 +316,28 @@ fn f21_daemon_that_is_not_the_owner_writes_nothing() {
     let mut known = [first, second];
     known.sort();
     assert_eq!(stored(server(&mut abide)), known);
+}
+
+#[test]
+fn f21_commit_that_another_machine_has_fenced_leaves_no_trouble_behind() {
+    let primary = Server::start();
+    let proxy = Proxy::to(primary.socket());
+    let abide = at(&proxy.url());
+    abide.start();
+    let first = made(&make(&abide, "before"));
+    proxy.set(Mode::Silent);
+    let unknown = abide.begin("/v1/timers", &mission("unknown"));
+    proxy.wait_for_swallowed();
+    // It counts as alive until its heartbeat has stood still for some looks.
+    primary.sql(&TAKEN_OVER.replace("'left'", "'member'"));
+    proxy.set(Mode::Pass);
+    let sentence = refused(&receive(unknown).expect("an answer"));
+    assert!(sentence.contains("another machine"), "{sentence}");
+    let second = made_at_last(&abide, "later");
+    assert_eq!(trouble(&abide), None);
+    let mut known = [first, second];
+    known.sort();
+    assert_eq!(stored(&primary), known);
 }
 
 #[test]

@@ -224,7 +224,6 @@ impl Commits {
                 fault @ (StoreFault::Unwritable(_)
                 | StoreFault::NotOwned(_)
                 | StoreFault::Unopenable(_)
-                | StoreFault::Fenced(_)
                 | StoreFault::Stale(_)
                 | StoreFault::Damaged(_)),
             ) => {

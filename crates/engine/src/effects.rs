@@ -117,9 +117,6 @@ impl Performer {
                 "{fault}. Timers and messages are refused; `abide stop` has the next daemon set it aside and take \
                  over what can be read"
             )),
-            StoreFault::Fenced(_) => self.handle.published().set_storage_fault(&format!(
-                "{fault}. Timers and messages are refused here; commands run"
-            )),
             StoreFault::NotOwned(_) => tracing::debug!("{fault}"),
             // A database that is away is in the log once, not with every commit.
             _ if self.handle.store().trouble().is_some() => {}

@@ -102,9 +102,6 @@ pub enum StoreFault {
     /// The write may have been made: the server did not answer. [`Store::settle`] finds out.
     #[error("it is not known whether the database has written: {0}")]
     Unknown(String),
-    /// Another daemon has taken over what this one wrote. It must not write any more.
-    #[error("another daemon has taken over the database: {0}")]
-    Fenced(String),
     /// A row was changed by another daemon, so what was decided does not apply any more.
     #[error("the database was changed by another daemon: {0}")]
     Stale(String),
@@ -134,8 +131,7 @@ impl StoreFault {
         match self {
             StoreFault::Unwritable(why)
             | StoreFault::Unreadable(why)
-            | StoreFault::Unopenable(why)
-            | StoreFault::Fenced(why) => why.clone(),
+            | StoreFault::Unopenable(why) => why.clone(),
             fault => fault.to_string(),
         }
     }

@@ -77,8 +77,8 @@ impl Writer {
         };
         let settled = match looked {
             Ok(true) => Ok(()),
-            Ok(false) if state == Claimed::ByOther => Err(StoreFault::Fenced(
-                "another machine has taken over the timers of this one".into(),
+            Ok(false) if state == Claimed::ByOther => Err(StoreFault::NotOwned(
+                "another machine has taken over the timers of this one; try again".into(),
             )),
             Ok(false) => self.send(&transaction, true).await,
             // The claim keeps the old transaction from being written, but it is not known whether it was.
