@@ -370,6 +370,7 @@ mod tests {
         for _ in 0..2 * MAX_JOBS {
             store.take_messages(ConnectedReaders {
                 agents: BTreeSet::new(),
+                waiting: BTreeSet::new(),
                 conversations: Vec::new(),
             });
             drop(store.write_waker_record(WakerRecord::Enabled("w".into())));
