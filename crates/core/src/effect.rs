@@ -1,4 +1,5 @@
-//! Effects: everything that the core may want done. They are performed in order: record, act, publish, reply.
+//! Effects: everything that the core may want done. Those of one event are performed in the order of [`Effect::rank`],
+//! but some wait for a commit ([`Effect::waits_for_commit`]).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,7 +1,8 @@
 //! PostgreSQL, for a daemon whose configuration names one: `store = "postgres://user@host/db?schema=abide"`.
 //!
 //! One thread writes (`writer.rs`) and one reads (`reads.rs`), each with a connection of its own. The event loop waits
-//! for neither. The membership (`crate::fleet`) has a third connection and decides which shards are written here.
+//! for neither. The membership (`crate::fleet`), which decides what shards are written here, and the links between machines
+//! (`crate::machine_link`) have connections of their own.
 
 mod batch;
 mod directory;

@@ -10,7 +10,7 @@ use super::StoreFault;
 pub(super) enum Param<'a> {
     Int(Option<i64>),
     Text(Option<&'a str>),
-    /// List of integers, for [`Query::is_among`].
+    /// List of integers, for [`Dialect::is_among`].
     Ints(Vec<i64>),
 }
 

@@ -46,7 +46,7 @@ pub enum TimerOrder {
     Created,
     /// Due soonest first, then paused, then ended, the last first.
     Remaining,
-    /// CompletedBy status, running first.
+    /// By status, running first.
     Status,
     /// Ended last first.
     Ended,
