@@ -313,11 +313,6 @@ impl Engine {
         self.sessions.get(&session)?.question()
     }
 
-    /// Number of people who watch and could answer a question.
-    pub fn watchers(&self) -> u32 {
-        self.watchers
-    }
-
     /// Sizes of all tables.
     pub fn counts(&self) -> Counts {
         Counts {

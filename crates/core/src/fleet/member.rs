@@ -164,11 +164,6 @@ impl Member {
         self.timeline
     }
 
-    /// True if a machine counts as dead; `None` if it was never seen.
-    pub fn is_dead(&self, machine: MachineId) -> Option<bool> {
-        self.known.get(&machine).map(Known::is_gone)
-    }
-
     /// Time of the next [`Event::Tick`].
     pub fn alarm(&self) -> Option<Boot> {
         if self.phase == Phase::Outside {
