@@ -4,8 +4,8 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::command::{CommandLine, Parsed, SimpleCommand, Word};
-use super::pattern::could_match;
+use super::command::{CommandLine, Origin, Parsed, SimpleCommand, Word};
+use super::pattern::{could_match, matches};
 use super::rule::{Action, Rule};
 use crate::id::Conversation;
 
@@ -170,6 +170,10 @@ impl Policy {
         let is_short = |name: &str| name.starts_with('-') && name.len() == 2;
         let is_named = |name: &str| !is_short(name) && names(text, name);
         let names_root = names_root(text, place.home);
+        // `rm old; $CC a.c`: words of the text do not become values of variables of the environment.
+        let is_variable = command.origin == Origin::Plain && !program.has_text();
+        let is_bound =
+            !is_variable || assigned_values(text).next().is_some() || binds_variables(text);
         let rule = self.careful_rules().find(|rule| {
             let could_be = rule
                 .run
@@ -177,7 +181,8 @@ impl Policy {
                 .is_some_and(|name| could_match(name, program));
             let is_told = || {
                 let mut words = rule.run.iter().filter(|word| is_name(word)).peekable();
-                words.peek().is_some() && words.all(|name| is_named(name))
+                let is_named = words.peek().is_some() && words.all(|name| is_named(name));
+                is_named && is_bound && (rule.with.is_empty() || names_any(text, &rule.with))
             };
             (program.is_dynamic() && (could_be || is_told()))
                 || rule.could_match(command, place, &is_named, names_root)
@@ -237,13 +242,30 @@ fn is_name(word: &str) -> bool {
     word != "..." && !word.contains('*') && !word.starts_with('-')
 }
 
+/// Characters between the words of a text, for a search that does not parse it.
+fn is_between(c: char) -> bool {
+    c.is_whitespace() || "'\";&|()=`{,}".contains(c)
+}
+
 /// Returns whether a text has the root or the home directory as a word that may become the value of a variable.
 fn names_root(text: &str, home: &str) -> bool {
-    let is_between = |c: char| c.is_whitespace() || "'\";&|()=`{,}".contains(c);
     let roots = ["/", "/*", "~", "$HOME", "HOME", home];
     let is_root = |word: &str| roots.contains(&word);
-    // `make -C / x; rm -r "$y"`: a word of another command reaches no variable without one of these.
-    let binds = [
+    // `make -C / x; rm -r "$y"`: a word of another command reaches no variable unless the text binds one.
+    assigned_values(text).any(|value| value.split(is_between).any(is_root))
+        || (text.split(is_between).any(is_root) && binds_variables(text))
+}
+
+/// Values of what looks like an assignment.
+fn assigned_values(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| c.is_whitespace() || ";&".contains(c));
+    let words = words.filter(|word| !word.starts_with('-'));
+    words.filter_map(|word| word.split_once('=').map(|(_, value)| value))
+}
+
+/// Returns whether words of a text may become values of variables other than by an assignment.
+fn binds_variables(text: &str) -> bool {
+    let commands = [
         "for",
         "select",
         "read",
@@ -252,25 +274,26 @@ fn names_root(text: &str, home: &str) -> bool {
         "set",
         "xargs",
     ];
-    let binds = |word: &str| binds.contains(&word);
-    let has_braces = || {
-        let mut braces = text.match_indices('{');
-        braces.any(|(at, _)| !text[..at].ends_with('$'))
+    let signs = [
+        "|", "`", "$(", "$1", "$2", "$@", "$*", "${1", "${@", "<<", "<(",
+    ];
+    let mut braces = text.match_indices('{');
+    signs.iter().any(|sign| text.contains(sign))
+        || braces.any(|(at, _)| !text[..at].ends_with('$'))
+        || text.split(is_between).any(|word| commands.contains(&word))
+}
+
+/// Returns whether a text has one of the options or patterns of a rule as a word.
+fn names_any(text: &str, with: &[String]) -> bool {
+    let is_given = |with: &String, word: &str| match with.strip_prefix('-') {
+        Some(letter) if letter.len() == 1 => {
+            let letters = word.strip_prefix('-').unwrap_or_default();
+            !letters.starts_with('-') && letters.contains(letter)
+        }
+        _ => word.starts_with(with.as_str()) || matches(with, word),
     };
-    let is_bound = || {
-        let signs = ["|", "`", "$(", "$1", "$2", "$@", "$*", "${1", "${@", "<<"];
-        signs.iter().any(|sign| text.contains(sign))
-            || has_braces()
-            || text.split(is_between).any(binds)
-    };
-    let assigned = |assignment: &str| {
-        let value = assignment.split_once('=').map(|(_, value)| value);
-        let is_option = assignment.starts_with('-');
-        !is_option && value.is_some_and(|value| value.split(is_between).any(is_root))
-    };
-    text.split(|c: char| c.is_whitespace() || ";&".contains(c))
-        .any(assigned)
-        || (text.split(is_between).any(is_root) && is_bound())
+    let mut words = text.split(is_between);
+    words.any(|word| with.iter().any(|with| is_given(with, word)))
 }
 
 /// Returns whether a text has this name as a word, also with quotes in it.

@@ -3,6 +3,10 @@
 use super::*;
 
 const EVERYDAY: &[&str] = &[
+    "rm -rf build; $CC -c a.c",
+    "chmod +x run.sh; $PYTHON run.sh",
+    "chown build . && as='setpriv --reuid=build'; as=; $as make -D x",
+    "git push; $EDITOR notes",
     "cargo build --release 2>&1 | tail -20",
     "cargo test --workspace -- --nocapture",
     "cargo clippy --all-targets -- -D warnings",
@@ -94,6 +98,8 @@ const DENIED: &[&str] = &[
 ];
 
 const ASKED: &[&str] = &[
+    "x=$(cat f); rm -rf build && $x",
+    "read x; echo rm -rf; $x",
     "rm -rf /etc",
     "rm -rf /usr /var",
     "rm -rf /usr/*",
