@@ -9,7 +9,7 @@ CARGO ?= cargo
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-# Without optimisation, because that is built in a third of the time and `make test` uses it again.
+# Without optimisation, because that is built in a third of the time.
 run: web ## build everything and show abide at work
 	$(CARGO) build --locked -p abide
 	@demo/show target/debug/abide
@@ -47,7 +47,6 @@ programs: ## the programs that the tests talk to (installs what is missing)
 	fi
 
 rust-test: programs ## unit tests, transcripts, simulation, real processes, interfaces
-	$(CARGO) build --locked --workspace --all-targets
 	if $(CARGO) nextest --version >/dev/null 2>&1; then
 	  # Most tests wait for processes, so several share a core: .config/nextest.toml says how many of which kind.
 	  threads=$$((4 * $$(nproc)))
@@ -94,7 +93,7 @@ browser:
 	fi
 
 web-test: browser web ## the page in a real browser, against the real daemon
-	$(CARGO) build --locked -p abide
+	$(CARGO) build --locked --profile test -p abide
 	cd web && npm run --silent test
 
 pictures: browser web ## draw the pictures of the page again, from a real daemon
