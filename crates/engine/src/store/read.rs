@@ -494,7 +494,7 @@ mod tests {
         let fill = format!(
             "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {SEEN})
              INSERT INTO message SELECT n, 'message_k3v9x2bc', 'a', 'timer_k3v9x2bc', 1, 1,
-             CASE WHEN n = 0 THEN NULL ELSE 1 END, NULL, 0, NULL, NULL, 0 FROM n;"
+             CASE WHEN n = 0 THEN NULL ELSE 1 END, NULL, 0 FROM n;"
         );
         reader.db().execute_batch(&fill).expect("rows");
         let steps = counted(&reader);

@@ -8,22 +8,25 @@ use abide_session::crash_point;
 
 /// Migrations, each from one version to the next. Old entries are never edited.
 const MIGRATIONS: &[&str] = &[
+    // Times are wall time; due_ms and pause_until_ms are steady time, which the table clock relates to wall time.
     "CREATE TABLE question (
         id TEXT PRIMARY KEY,
         session TEXT NOT NULL,
         idle_ms INTEGER NOT NULL,
         asked_ms INTEGER NOT NULL,
         closing TEXT,
-        closed_ms INTEGER
+        closed_ms INTEGER,
+        command TEXT,
+        launch BLOB,
+        because TEXT
     ) STRICT;
-    CREATE INDEX question_open ON question (asked_ms) WHERE closing IS NULL;",
-    // Times are wall time; due_ms and pause_until_ms are steady time, which the table clock relates to wall time.
-    "CREATE TABLE timer (
+    CREATE INDEX question_open ON question (asked_ms) WHERE closing IS NULL;
+    CREATE TABLE timer (
         number INTEGER PRIMARY KEY,
         id TEXT NOT NULL,
         agent TEXT NOT NULL,
         kind TEXT NOT NULL,
-        text TEXT NOT NULL,
+        purpose TEXT NOT NULL,
         condition TEXT,
         key TEXT,
         created_ms INTEGER NOT NULL,
@@ -35,12 +38,26 @@ const MIGRATIONS: &[&str] = &[
         due_ms INTEGER,
         pause_until_ms INTEGER,
         remaining_ms INTEGER,
-        reason TEXT,
+        stop_reason TEXT,
+        seen TEXT,
         completed_by TEXT,
         late_ms INTEGER,
-        ended_ms INTEGER
+        ended_ms INTEGER,
+        acted TEXT,
+        conversation TEXT
     ) STRICT;
     CREATE INDEX timer_ended ON timer (ended_ms) WHERE ended_ms IS NOT NULL;
+    CREATE INDEX timer_ended_of ON timer (agent, ended_ms) WHERE ended_ms IS NOT NULL;
+    CREATE TABLE timer_change (
+        position INTEGER PRIMARY KEY,
+        timer INTEGER NOT NULL,
+        change TEXT NOT NULL,
+        reason TEXT,
+        at_ms INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX timer_change_of ON timer_change (timer);
+    CREATE TRIGGER timer_deleted AFTER DELETE ON timer
+        BEGIN DELETE FROM timer_change WHERE timer = old.number; END;
     CREATE TABLE message (
         number INTEGER PRIMARY KEY,
         id TEXT NOT NULL,
@@ -49,21 +66,11 @@ const MIGRATIONS: &[&str] = &[
         made_ms INTEGER NOT NULL,
         told_ms INTEGER,
         seen_ms INTEGER,
-        woken_ms INTEGER,
-        wake_attempts INTEGER NOT NULL DEFAULT 0,
-        wake_fault TEXT
+        conversation TEXT,
+        wakes INTEGER NOT NULL
     ) STRICT;
     CREATE INDEX message_unseen ON message (number) WHERE seen_ms IS NULL;
-    CREATE TABLE ids (key INTEGER NOT NULL) STRICT;
-    CREATE TABLE clock (
-        one INTEGER PRIMARY KEY CHECK (one = 1),
-        boot_id TEXT NOT NULL,
-        ahead_of_boot_ms INTEGER NOT NULL,
-        wall_ahead_ms INTEGER NOT NULL,
-        reached_ms INTEGER NOT NULL
-    ) STRICT;",
-    // Replaces the columns of `message` about waking.
-    "CREATE TABLE delivery (
+    CREATE TABLE delivery (
         message INTEGER NOT NULL,
         waker TEXT NOT NULL,
         name TEXT NOT NULL,
@@ -87,35 +94,15 @@ const MIGRATIONS: &[&str] = &[
         facts TEXT NOT NULL,
         at_ms INTEGER NOT NULL,
         PRIMARY KEY (agent, kind)
-    ) STRICT;",
-    // Finds few timers of one agent among very many of others.
-    "CREATE INDEX timer_ended_of ON timer (agent, ended_ms) WHERE ended_ms IS NOT NULL;",
-    // Idempotency key of the last call that changed a timer: a repeated call gets the same answer.
-    "ALTER TABLE timer ADD COLUMN acted TEXT;",
-    // Conversation of a message, and if the agent asked to be woken for it.
-    "ALTER TABLE timer ADD COLUMN conversation TEXT;
-    ALTER TABLE message ADD COLUMN conversation TEXT;
-    ALTER TABLE message ADD COLUMN wakes INTEGER NOT NULL DEFAULT 0;",
-    // The same words as in results: the reason that a caller gave and the observation of the condition are two facts.
-    "ALTER TABLE timer RENAME COLUMN text TO purpose;
-    ALTER TABLE timer RENAME COLUMN reason TO stop_reason;
-    ALTER TABLE timer ADD COLUMN seen TEXT;
-    UPDATE timer SET seen = stop_reason, stop_reason = NULL WHERE completed_by IS NOT NULL;",
-    // What was done to a timer, and why.
-    "CREATE TABLE timer_change (
-        position INTEGER PRIMARY KEY,
-        timer INTEGER NOT NULL,
-        change TEXT NOT NULL,
-        reason TEXT,
-        at_ms INTEGER NOT NULL
     ) STRICT;
-    CREATE INDEX timer_change_of ON timer_change (timer);
-    CREATE TRIGGER timer_deleted AFTER DELETE ON timer
-        BEGIN DELETE FROM timer_change WHERE timer = old.number; END;",
-    // Questions about commands that were not started: the command, what is needed to start it, and the words of a no.
-    "ALTER TABLE question ADD COLUMN command TEXT;
-    ALTER TABLE question ADD COLUMN launch BLOB;
-    ALTER TABLE question ADD COLUMN because TEXT;",
+    CREATE TABLE ids (key INTEGER NOT NULL) STRICT;
+    CREATE TABLE clock (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        boot_id TEXT NOT NULL,
+        ahead_of_boot_ms INTEGER NOT NULL,
+        wall_ahead_ms INTEGER NOT NULL,
+        reached_ms INTEGER NOT NULL
+    ) STRICT;",
 ];
 
 /// Applies the migrations that are missing. Refuses a schema of a later version.

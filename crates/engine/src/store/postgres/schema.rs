@@ -14,8 +14,7 @@ use crate::store::StoreFault;
 /// integer in SQLite is a `BIGINT`. `shard` is the machine on which a row was made; `epoch` and `batch` are the stamp of
 /// the batch that wrote the row last. Rows of `machine` change with every heartbeat and no index has a column that does,
 /// so the server replaces them in place.
-const MIGRATIONS: &[&str] = &[
-    "CREATE TABLE machine (
+const MIGRATIONS: &[&str] = &["CREATE TABLE machine (
         id BIGINT PRIMARY KEY,
         name TEXT NOT NULL,
         labels TEXT NOT NULL,
@@ -30,7 +29,8 @@ const MIGRATIONS: &[&str] = &[
         fleet_time BIGINT,
         written BIGINT NOT NULL,
         lost_after BIGINT,
-        declared_lost BIGINT NOT NULL DEFAULT 0
+        declared_lost BIGINT NOT NULL DEFAULT 0,
+        agents TEXT[] NOT NULL DEFAULT '{}'
     ) WITH (fillfactor = 40);
     CREATE UNIQUE INDEX machine_name ON machine (name) WHERE standing IN ('member', 'left');
     CREATE TABLE shard (
@@ -39,11 +39,6 @@ const MIGRATIONS: &[&str] = &[
         epoch BIGINT NOT NULL,
         claim BIGINT,
         requested BIGINT NOT NULL DEFAULT 0
-    );
-    CREATE TABLE presence (
-        agent TEXT NOT NULL,
-        machine BIGINT NOT NULL,
-        PRIMARY KEY (agent, machine)
     );
     CREATE UNLOGGED TABLE frame (
         link TEXT NOT NULL,
@@ -78,6 +73,7 @@ const MIGRATIONS: &[&str] = &[
         command TEXT,
         launch BYTEA,
         because TEXT,
+        over_ms BIGINT,
         epoch BIGINT NOT NULL,
         batch BIGINT NOT NULL,
         PRIMARY KEY (shard, id)
@@ -108,6 +104,7 @@ const MIGRATIONS: &[&str] = &[
         ended_ms BIGINT,
         acted TEXT,
         conversation TEXT,
+        over_ms BIGINT,
         epoch BIGINT NOT NULL,
         batch BIGINT NOT NULL
     );
@@ -137,9 +134,10 @@ const MIGRATIONS: &[&str] = &[
         told_ms BIGINT,
         told_by BIGINT,
         seen_ms BIGINT,
-        woken_ms BIGINT,
         conversation TEXT,
         wakes BIGINT NOT NULL,
+        released BIGINT NOT NULL DEFAULT 0,
+        over_ms BIGINT,
         epoch BIGINT NOT NULL,
         batch BIGINT NOT NULL
     );
@@ -179,12 +177,7 @@ const MIGRATIONS: &[&str] = &[
         epoch BIGINT NOT NULL,
         batch BIGINT NOT NULL,
         PRIMARY KEY (shard, agent, kind)
-    )",
-    "DROP TABLE presence; ALTER TABLE message ADD COLUMN released BIGINT NOT NULL DEFAULT 0",
-    "ALTER TABLE machine ADD COLUMN agents TEXT[] NOT NULL DEFAULT '{}'",
-    "ALTER TABLE timer ADD COLUMN over_ms BIGINT; ALTER TABLE message ADD COLUMN over_ms BIGINT; \
-     ALTER TABLE question ADD COLUMN over_ms BIGINT",
-];
+    )"];
 
 /// Version of the schema that this program writes.
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
