@@ -8,14 +8,8 @@ use abide_core::{Record, Wall, held as held_core};
 use super::deliveries::{Delivery, WakerRecord};
 use super::{closing_word, held};
 
-/// Kind of statement. A column is a number unless its name ends with `$` (text) or `#` (bytes). The first column is
-/// the key.
-pub(super) struct Kind {
-    pub table: &'static str,
-    pub form: Form,
-    pub columns: &'static [&'static str],
-}
-
+/// Form of a statement that writes rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
     /// New rows. A row that exists is a conflict, unless the batch may have been committed before.
     Insert,
@@ -129,153 +123,15 @@ impl Told {
     }
 }
 
-static ASKED: Kind = Kind {
-    table: "question",
-    form: Form::Put("shard, id"),
-    columns: &[
-        "id$", "session$", "idle_ms", "asked_ms", "command$", "launch#", "closing$",
-    ],
-};
-static CLOSED: Kind = Kind {
-    table: "question",
-    form: Form::Update("t.closing IS NULL"),
-    columns: &["id$", "closing$", "closed_ms"],
-};
-static QUESTION_SESSION: Kind = Kind {
-    table: "question",
-    form: Form::Update("true"),
-    columns: &["id$", "session$"],
-};
-static BECAUSE: Kind = Kind {
-    table: "question",
-    form: Form::Update("true"),
-    columns: &["id$", "because$"],
-};
-static LAUNCH: Kind = Kind {
-    table: "question",
-    form: Form::Update("true"),
-    columns: &["id$", "launch#"],
-};
-static CREATED: Kind = Kind {
-    table: "timer",
-    form: Form::Insert,
-    columns: &[
-        "number",
-        "id$",
-        "agent$",
-        "kind$",
-        "purpose$",
-        "condition$",
-        "key$",
-        "created_ms",
-        "checked_ms",
-        "total_ms",
-        "standby_ms",
-        "status$",
-        "background",
-        "due_ms",
-        "conversation$",
-    ],
-};
-static CHANGED: Kind = Kind {
-    table: "timer",
-    form: Form::Update("true"),
-    columns: &[
-        "number",
-        "status$",
-        "background",
-        "total_ms",
-        "due_ms",
-        "pause_until_ms",
-        "remaining_ms",
-        "stop_reason$",
-        "checked_ms",
-    ],
-};
-static STANDBY: Kind = Kind {
-    table: "timer",
-    form: Form::Update("true"),
-    columns: &["number", "standby_ms"],
-};
-static ENDED: Kind = Kind {
-    table: "timer",
-    form: Form::Update("t.ended_ms IS NULL"),
-    columns: &[
-        "number",
-        "status$",
-        "total_ms",
-        "remaining_ms",
-        "stop_reason$",
-        "seen$",
-        "completed_by$",
-        "late_ms",
-        "checked_ms",
-        "ended_ms",
-        "due_ms",
-        "pause_until_ms",
-    ],
-};
-static ACTED: Kind = Kind {
-    table: "timer",
-    form: Form::Update("true"),
-    columns: &["number", "acted$"],
-};
-static HISTORY: Kind = Kind {
-    table: "timer_change",
-    form: Form::Insert,
-    columns: &["position", "timer", "change$", "reason$", "at_ms"],
-};
-static POSTED: Kind = Kind {
-    table: "message",
-    form: Form::Insert,
-    columns: &[
-        "number",
-        "id$",
-        "agent$",
-        "about$",
-        "made_ms",
-        "told_ms",
-        "conversation$",
-        "wakes",
-    ],
-};
-static SEEN: Kind = Kind {
-    table: "message",
-    form: Form::Update("true"),
-    columns: &["number", "seen_ms"],
-};
-static RELEASED: Kind = Kind {
-    table: "message",
-    form: Form::Update("true"),
-    columns: &["number", "released"],
-};
-static DELIVERY: Kind = Kind {
-    table: "delivery",
-    form: Form::Put("message, waker"),
-    columns: &[
-        "message", "waker$", "name$", "attempts", "failures", "state$", "at_ms", "fault$",
-        "next_ms", "hold_ms",
-    ],
-};
-static WAKER_DISABLED: Kind = Kind {
-    table: "waker",
-    form: Form::Put("shard, id"),
-    columns: &["id$", "ended_ms", "fault$"],
-};
-static CLIENT: Kind = Kind {
-    table: "client",
-    form: Form::Put("shard, agent, kind"),
-    columns: &["agent$", "kind$", "facts$", "at_ms"],
-};
-
 /// Writer of rows.
 pub(super) trait RecordRows {
-    /// Writes a row. `key` tells it from the others of its table.
+    /// Writes a row. `key` tells it from the others of its table. The first column is the one that finds the row.
     fn put<const COLUMNS: usize>(
         &mut self,
-        kind: &'static Kind,
+        form: Form,
+        table: &'static str,
         key: &str,
-        values: [Value; COLUMNS],
+        columns: [(&'static str, Value); COLUMNS],
     );
 
     /// Writes that these messages were told. `in_flight`: by an answer that may not arrive.
@@ -299,23 +155,25 @@ pub(super) trait RecordRows {
                 at_ms,
                 fault,
             } => self.put(
-                &WAKER_DISABLED,
+                Form::Put("shard, id"),
+                "waker",
                 waker,
                 [
-                    waker.as_str().into(),
-                    (*at_ms).into(),
-                    fault.as_str().into(),
+                    ("id", waker.as_str().into()),
+                    ("ended_ms", (*at_ms).into()),
+                    ("fault", fault.as_str().into()),
                 ],
             ),
             WakerRecord::Enabled(waker) => self.enable_waker(waker),
             WakerRecord::Client(client, at_ms) => self.put(
-                &CLIENT,
+                Form::Put("shard, agent, kind"),
+                "client",
                 &format!("{} {}", client.kind, client.agent),
                 [
-                    client.agent.as_str().into(),
-                    client.kind.as_str().into(),
-                    client.facts.as_str().into(),
-                    (*at_ms).into(),
+                    ("agent", client.agent.as_str().into()),
+                    ("kind", client.kind.as_str().into()),
+                    ("facts", client.facts.as_str().into()),
+                    ("at_ms", (*at_ms).into()),
                 ],
             ),
         }
@@ -328,16 +186,23 @@ pub(super) trait RecordRows {
                 let held = state.held();
                 let id = question.to_string();
                 self.put(
-                    &ASKED,
+                    Form::Put("shard, id"),
+                    "question",
                     &id,
                     [
-                        id.as_str().into(),
-                        state.session().to_string().into(),
-                        state.idle().unwrap_or_default().0.into(),
-                        state.asked.0.into(),
-                        held.map(|held| held::text(held)).as_deref().into(),
-                        held.map(|held| held.approval.launch.as_ref()).into(),
-                        None::<&str>.into(),
+                        ("id", id.as_str().into()),
+                        ("session", state.session().to_string().into()),
+                        ("idle_ms", state.idle().unwrap_or_default().0.into()),
+                        ("asked_ms", state.asked.0.into()),
+                        (
+                            "command",
+                            held.map(|held| held::text(held)).as_deref().into(),
+                        ),
+                        (
+                            "launch",
+                            held.map(|held| held.approval.launch.as_ref()).into(),
+                        ),
+                        ("closing", None::<&str>.into()),
                     ],
                 );
             }
@@ -348,9 +213,23 @@ pub(super) trait RecordRows {
             } => {
                 let id = question.to_string();
                 let word = closing_word(*closing);
-                self.put(&CLOSED, &id, [id.as_str().into(), word.into(), at.0.into()]);
+                self.put(
+                    Form::Update("t.closing IS NULL"),
+                    "question",
+                    &id,
+                    [
+                        ("id", id.as_str().into()),
+                        ("closing", word.into()),
+                        ("closed_ms", at.0.into()),
+                    ],
+                );
                 if *closing != Closing::Answered(Answer::Yes) {
-                    self.put(&LAUNCH, &id, [id.as_str().into(), None::<&[u8]>.into()]);
+                    self.put(
+                        Form::Update("true"),
+                        "question",
+                        &id,
+                        [("id", id.as_str().into()), ("launch", None::<&[u8]>.into())],
+                    );
                 }
             }
             Record::Held { question, record } => {
@@ -358,13 +237,28 @@ pub(super) trait RecordRows {
                 let key: Value = id.as_str().into();
                 match record {
                     held_core::Record::Approved { session } => {
-                        self.put(&QUESTION_SESSION, &id, [key, session.to_string().into()]);
+                        self.put(
+                            Form::Update("true"),
+                            "question",
+                            &id,
+                            [("id", key), ("session", session.to_string().into())],
+                        );
                     }
                     held_core::Record::Declined { because } => {
-                        self.put(&BECAUSE, &id, [key, because.as_deref().into()]);
+                        self.put(
+                            Form::Update("true"),
+                            "question",
+                            &id,
+                            [("id", key), ("because", because.as_deref().into())],
+                        );
                     }
                     held_core::Record::Started => {
-                        self.put(&LAUNCH, &id, [key, None::<&[u8]>.into()]);
+                        self.put(
+                            Form::Update("true"),
+                            "question",
+                            &id,
+                            [("id", key), ("launch", None::<&[u8]>.into())],
+                        );
                     }
                 }
             }
@@ -389,24 +283,28 @@ pub(super) trait RecordRows {
                 standby,
                 at,
             } => self.put(
-                &CREATED,
+                Form::Insert,
+                "timer",
                 &number.to_string(),
                 [
-                    (*number).into(),
-                    id.to_string().into(),
-                    agent.0.as_ref().into(),
-                    kind.as_str().into(),
-                    purpose.as_ref().into(),
-                    until.as_deref().into(),
-                    key.as_ref().map(|key| key.0.as_ref()).into(),
-                    at.0.into(),
-                    at.0.into(),
-                    total.0.into(),
-                    standby.map(|time| time.0).into(),
-                    "running".into(),
-                    false.into(),
-                    due.0.into(),
-                    conversation.as_ref().map(|of| of.0.as_ref()).into(),
+                    ("number", (*number).into()),
+                    ("id", id.to_string().into()),
+                    ("agent", agent.0.as_ref().into()),
+                    ("kind", kind.as_str().into()),
+                    ("purpose", purpose.as_ref().into()),
+                    ("condition", until.as_deref().into()),
+                    ("key", key.as_ref().map(|key| key.0.as_ref()).into()),
+                    ("created_ms", at.0.into()),
+                    ("checked_ms", at.0.into()),
+                    ("total_ms", total.0.into()),
+                    ("standby_ms", standby.map(|time| time.0).into()),
+                    ("status", "running".into()),
+                    ("background", false.into()),
+                    ("due_ms", due.0.into()),
+                    (
+                        "conversation",
+                        conversation.as_ref().map(|of| of.0.as_ref()).into(),
+                    ),
                 ],
             ),
             timer::Record::Changed {
@@ -431,34 +329,47 @@ pub(super) trait RecordRows {
                 };
                 let key = number.to_string();
                 self.put(
-                    &CHANGED,
+                    Form::Update("true"),
+                    "timer",
                     &key,
                     [
-                        (*number).into(),
-                        status.into(),
-                        (state.wait_mode == WaitMode::Background).into(),
-                        state.total.0.into(),
-                        due.into(),
-                        pause_until.into(),
-                        remaining.into(),
-                        stop_reason.into(),
-                        checked.0.into(),
+                        ("number", (*number).into()),
+                        ("status", status.into()),
+                        (
+                            "background",
+                            (state.wait_mode == WaitMode::Background).into(),
+                        ),
+                        ("total_ms", state.total.0.into()),
+                        ("due_ms", due.into()),
+                        ("pause_until_ms", pause_until.into()),
+                        ("remaining_ms", remaining.into()),
+                        ("stop_reason", stop_reason.into()),
+                        ("checked_ms", checked.0.into()),
                     ],
                 );
                 if let Some(standby) = standby {
-                    self.put(&STANDBY, &key, [(*number).into(), standby.0.into()]);
+                    self.put(
+                        Form::Update("true"),
+                        "timer",
+                        &key,
+                        [
+                            ("number", (*number).into()),
+                            ("standby_ms", standby.0.into()),
+                        ],
+                    );
                 }
                 // Calls that stand by again and again change nothing that a person would look for.
                 if *change != Change::Continued {
                     self.put(
-                        &HISTORY,
+                        Form::Insert,
+                        "timer_change",
                         &key,
                         [
-                            (*position).into(),
-                            (*number).into(),
-                            change.as_str().into(),
-                            reason.as_deref().into(),
-                            at.0.into(),
+                            ("position", (*position).into()),
+                            ("timer", (*number).into()),
+                            ("change", change.as_str().into()),
+                            ("reason", reason.as_deref().into()),
+                            ("at_ms", at.0.into()),
                         ],
                     );
                     *position += 1;
@@ -481,27 +392,31 @@ pub(super) trait RecordRows {
                     Status::Stopped | Status::Running(_) | Status::Paused { .. } => (None, None),
                 };
                 self.put(
-                    &ENDED,
+                    Form::Update("t.ended_ms IS NULL"),
+                    "timer",
                     &number.to_string(),
                     [
-                        (*number).into(),
-                        status.as_str().into(),
-                        total.0.into(),
-                        remaining.0.into(),
-                        stop_reason.as_deref().into(),
-                        seen.as_deref().into(),
-                        by.into(),
-                        late.into(),
-                        checked.0.into(),
-                        at.0.into(),
-                        None::<u64>.into(),
-                        None::<u64>.into(),
+                        ("number", (*number).into()),
+                        ("status", status.as_str().into()),
+                        ("total_ms", total.0.into()),
+                        ("remaining_ms", remaining.0.into()),
+                        ("stop_reason", stop_reason.as_deref().into()),
+                        ("seen", seen.as_deref().into()),
+                        ("completed_by", by.into()),
+                        ("late_ms", late.into()),
+                        ("checked_ms", checked.0.into()),
+                        ("ended_ms", at.0.into()),
+                        ("due_ms", None::<u64>.into()),
+                        ("pause_until_ms", None::<u64>.into()),
                     ],
                 );
             }
             timer::Record::Acted { number, key } => {
-                let values = [(*number).into(), key.0.as_ref().into()];
-                self.put(&ACTED, &number.to_string(), values);
+                let columns = [
+                    ("number", (*number).into()),
+                    ("acted", key.0.as_ref().into()),
+                ];
+                self.put(Form::Update("true"), "timer", &number.to_string(), columns);
             }
             timer::Record::Anchored(anchor) => self.anchored(anchor),
         }
@@ -528,17 +443,18 @@ pub(super) trait RecordRows {
                     false => Told::No,
                 };
                 self.put(
-                    &POSTED,
+                    Form::Insert,
+                    "message",
                     &number.to_string(),
                     [
-                        (*number).into(),
-                        id.to_string().into(),
-                        agent.0.as_ref().into(),
-                        about.into(),
-                        at.0.into(),
-                        told.column().into(),
-                        conversation.map(|of| of.0.as_ref()).into(),
-                        content.wakes.into(),
+                        ("number", (*number).into()),
+                        ("id", id.to_string().into()),
+                        ("agent", agent.0.as_ref().into()),
+                        ("about", about.into()),
+                        ("made_ms", at.0.into()),
+                        ("told_ms", told.column().into()),
+                        ("conversation", conversation.map(|of| of.0.as_ref()).into()),
+                        ("wakes", content.wakes.into()),
                     ],
                 );
             }
@@ -549,15 +465,21 @@ pub(super) trait RecordRows {
             } => self.delivery_begun(numbers, *in_flight, *at),
             message::Record::Seen { numbers, at } => {
                 for number in numbers {
-                    self.put(&SEEN, &number.to_string(), [(*number).into(), at.0.into()]);
+                    self.put(
+                        Form::Update("true"),
+                        "message",
+                        &number.to_string(),
+                        [("number", (*number).into()), ("seen_ms", at.0.into())],
+                    );
                 }
             }
             message::Record::Released { numbers } => {
                 for number in numbers {
                     self.put(
-                        &RELEASED,
+                        Form::Update("true"),
+                        "message",
                         &number.to_string(),
-                        [(*number).into(), true.into()],
+                        [("number", (*number).into()), ("released", true.into())],
                     );
                 }
             }
@@ -567,19 +489,20 @@ pub(super) trait RecordRows {
     /// Adds the delivery of a message.
     fn delivery(&mut self, message: u64, delivery: &Delivery) {
         self.put(
-            &DELIVERY,
+            Form::Put("message, waker"),
+            "delivery",
             &format!("{message} {}", delivery.waker),
             [
-                message.into(),
-                delivery.waker.as_str().into(),
-                delivery.name.as_str().into(),
-                delivery.attempts.into(),
-                delivery.failures.into(),
-                delivery.state.as_str().into(),
-                delivery.at_ms.into(),
-                delivery.fault.as_deref().into(),
-                delivery.next_ms.into(),
-                delivery.hold_ms.into(),
+                ("message", message.into()),
+                ("waker", delivery.waker.as_str().into()),
+                ("name", delivery.name.as_str().into()),
+                ("attempts", delivery.attempts.into()),
+                ("failures", delivery.failures.into()),
+                ("state", delivery.state.as_str().into()),
+                ("at_ms", delivery.at_ms.into()),
+                ("fault", delivery.fault.as_deref().into()),
+                ("next_ms", delivery.next_ms.into()),
+                ("hold_ms", delivery.hold_ms.into()),
             ],
         );
     }

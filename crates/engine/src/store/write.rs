@@ -8,7 +8,7 @@ use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, Params, ToSql, params, params_from_iter};
 
 use super::deliveries::WakerRecord;
-use super::records::{Form, Kind, RecordRows, Value};
+use super::records::{Form, RecordRows, Value};
 use super::{StoreFault, in_transaction};
 use abide_session::crash_point;
 
@@ -71,11 +71,13 @@ impl<'a> SqliteRows<'a> {
 impl RecordRows for SqliteRows<'_> {
     fn put<const COLUMNS: usize>(
         &mut self,
-        kind: &'static Kind,
+        form: Form,
+        table: &'static str,
         _: &str,
-        values: [Value; COLUMNS],
+        columns: [(&'static str, Value); COLUMNS],
     ) {
-        self.execute(&statement(kind), params_from_iter(values));
+        let sql = statement(form, table, columns.each_ref().map(|(name, _)| *name));
+        self.execute(&sql, params_from_iter(columns.map(|(_, value)| value)));
     }
 
     fn delivery_begun(&mut self, numbers: &[u64], _: bool, at: Wall) {
@@ -104,15 +106,11 @@ impl RecordRows for SqliteRows<'_> {
     }
 }
 
-/// Statement that writes a row of this kind.
-fn statement(kind: &Kind) -> String {
-    let names = kind.columns.iter();
-    let names: Vec<&str> = names
-        .map(|name| name.trim_end_matches(['$', '#']))
-        .collect();
-    let (table, columns) = (kind.table, names.join(", "));
-    let marks = vec!["?"; names.len()].join(", ");
-    match kind.form {
+/// Statement that writes a row with these columns.
+fn statement<const COLUMNS: usize>(form: Form, table: &str, names: [&str; COLUMNS]) -> String {
+    let columns = names.join(", ");
+    let marks = ["?"; COLUMNS].join(", ");
+    match form {
         Form::Insert => format!("INSERT INTO {table} ({columns}) VALUES ({marks})"),
         Form::Put(_) => format!("INSERT OR REPLACE INTO {table} ({columns}) VALUES ({marks})"),
         Form::Update(condition) => {

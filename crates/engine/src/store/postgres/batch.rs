@@ -9,7 +9,7 @@ use abide_core::{Wall, limit, timer};
 use tokio_postgres::types::{ToSql, Type};
 
 use super::sharing::NOW;
-use crate::store::records::{Form, Kind, RecordRows, Value};
+use crate::store::records::{Form, RecordRows, Value};
 
 /// Values of one column.
 enum Column {
@@ -19,11 +19,12 @@ enum Column {
 }
 
 impl Column {
-    fn new(name: &str) -> Self {
-        match name.as_bytes().last() {
-            Some(b'$') => Column::Texts(Vec::new()),
-            Some(b'#') => Column::Bytes(Vec::new()),
-            _ => Column::Ints(Vec::new()),
+    /// Column for values of this type.
+    fn of_type(value: &Value) -> Self {
+        match value {
+            Value::Int(_) => Column::Ints(Vec::new()),
+            Value::Text(_) => Column::Texts(Vec::new()),
+            Value::Bytes(_) => Column::Bytes(Vec::new()),
         }
     }
 
@@ -75,10 +76,11 @@ impl Column {
     }
 }
 
-/// Rows of one kind.
+/// Rows that one statement writes.
 struct Group {
-    kind: &'static Kind,
-    columns: Vec<Column>,
+    form: Form,
+    table: &'static str,
+    columns: Vec<(&'static str, Column)>,
     /// Rows that it changes: each once.
     keys: HashSet<String>,
 }
@@ -112,6 +114,9 @@ pub(super) struct Style<'a> {
     pub again: bool,
 }
 
+/// Form, table and columns of a row.
+pub(super) type RowShape = (Form, &'static str, Vec<&'static str>);
+
 /// Records of one shard that are committed together.
 pub(super) struct Batch {
     pub stamp: Stamp,
@@ -136,16 +141,19 @@ impl Batch {
     /// Adds a row. Rows of different tables, and of different keys in one table, may be written in any order.
     pub fn put<const COLUMNS: usize>(
         &mut self,
-        kind: &'static Kind,
+        form: Form,
+        table: &'static str,
         key: &str,
-        values: [Value; COLUMNS],
+        columns: [(&'static str, Value); COLUMNS],
     ) {
-        self.size += values.iter().map(Value::size).sum::<usize>();
-        let same_table = |group: &usize| self.groups[*group].kind.table == kind.table;
+        self.size += columns.iter().map(|(_, value)| value.size()).sum::<usize>();
+        let same_table = |group: &usize| self.groups[*group].table == table;
+        let names = columns.each_ref().map(|(name, _)| *name);
         let mut found = None;
         for group in (0..self.groups.len()).rev().filter(same_table) {
             let changes_it = self.groups[group].keys.contains(key);
-            if std::ptr::eq(self.groups[group].kind, kind) && !changes_it {
+            let same_form = self.groups[group].form == form;
+            if same_form && self.groups[group].names().eq(names) && !changes_it {
                 found = Some(group);
                 break;
             }
@@ -155,15 +163,18 @@ impl Batch {
         }
         let group = found.unwrap_or_else(|| {
             self.groups.push(Group {
-                kind,
-                columns: kind.columns.iter().map(|name| Column::new(name)).collect(),
+                form,
+                table,
+                columns: (columns.iter())
+                    .map(|(name, value)| (*name, Column::of_type(value)))
+                    .collect(),
                 keys: HashSet::new(),
             });
             self.groups.len() - 1
         });
         let group = &mut self.groups[group];
         group.keys.insert(key.to_owned());
-        for (column, value) in group.columns.iter_mut().zip(values) {
+        for ((_, column), (_, value)) in group.columns.iter_mut().zip(columns) {
             column.push(value);
         }
     }
@@ -182,26 +193,29 @@ impl Batch {
         all.collect()
     }
 
-    /// Kinds of its rows, if one statement can write them: each kind has a single row and each table one kind.
-    pub fn kinds(&self) -> Option<Vec<&'static Kind>> {
-        let mut kinds: Vec<&'static Kind> = Vec::with_capacity(self.groups.len());
-        for Group { kind, keys, .. } in &self.groups {
-            let is_part = keys.len() == 1 && !matches!(kind.form, Form::Sql(_));
-            if !is_part || kinds.iter().any(|other| other.table == kind.table) {
+    /// Form, table and columns of its rows, if one statement can write them: each table has a single row.
+    pub fn single_rows(&self) -> Option<Vec<RowShape>> {
+        let mut rows: Vec<RowShape> = Vec::with_capacity(self.groups.len());
+        for group in &self.groups {
+            let Group {
+                form, table, keys, ..
+            } = group;
+            let is_part = keys.len() == 1 && !matches!(form, Form::Sql(_));
+            if !is_part || rows.iter().any(|(_, other, _)| other == table) {
                 return None;
             }
-            kinds.push(kind);
+            rows.push((*form, table, group.names().collect()));
         }
-        Some(kinds)
+        Some(rows)
     }
 
     /// Named queries that write its rows, and values that fail if a row was not there.
     pub fn queries(&self, mut style: Style<'_>) -> (Vec<String>, Vec<String>) {
         let (mut writes, mut checks) = (Vec::new(), Vec::new());
         for group in &self.groups {
-            let name = format!("{}_row", group.kind.table);
+            let name = format!("{}_row", group.table);
             writes.push(format!("{name} AS ({})", group.sql(&style)));
-            if let Form::UpdateEvery = group.kind.form {
+            if let Form::UpdateEvery = group.form {
                 checks.push(format!("({})", all_found(&name, 1)));
             }
             style.first_param += group.columns.len();
@@ -216,10 +230,10 @@ impl Batch {
 
     /// Query that counts rows which this batch has written, or also a later one, if it has rows of its own.
     pub fn look(&self, by: WrittenBy) -> Option<String> {
-        let is_stamped = |group: &&Group| !matches!(group.kind.form, Form::Sql(_));
+        let is_stamped = |group: &&Group| !matches!(group.form, Form::Sql(_));
         let group = self.groups.iter().rev().find(is_stamped)?;
-        let key = group.columns.first()?.first()?.replace('\'', "''");
-        let column = group.kind.columns[0].trim_end_matches(['$', '#']);
+        let (column, keys) = group.columns.first()?;
+        let key = keys.first()?.replace('\'', "''");
         let Stamp {
             shard,
             epoch,
@@ -234,7 +248,7 @@ impl Batch {
         };
         Some(format!(
             "SELECT count(*) FROM {} WHERE {column} = '{key}' AND {written}",
-            group.kind.table
+            group.table
         ))
     }
 }
@@ -255,19 +269,25 @@ pub(crate) struct Statement<'a> {
 }
 
 impl Group {
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.columns.iter().map(|(name, _)| *name)
+    }
+
     /// Parameters of its statement after the stamp: an array for each column, or the value that all rows have.
     fn params(&self) -> impl Iterator<Item = (&(dyn ToSql + Sync), Type)> {
-        let takes_arrays = matches!(self.kind.form, Form::Sql(_));
-        (self.columns.iter()).map(move |column| match column.is_uniform() && !takes_arrays {
-            true => column.value(),
-            false => column.array(),
-        })
+        let takes_arrays = matches!(self.form, Form::Sql(_));
+        self.columns.iter().map(
+            move |(_, column)| match column.is_uniform() && !takes_arrays {
+                true => column.value(),
+                false => column.array(),
+            },
+        )
     }
 
     /// Statement that fails if a row which must be there is not.
     fn statement(&self, style: &Style<'_>) -> String {
         let sql = self.sql(style);
-        match self.kind.form {
+        match self.form {
             Form::UpdateEvery => {
                 let check = all_found("written", self.keys.len());
                 format!("WITH written AS ({sql}) {check}")
@@ -278,19 +298,15 @@ impl Group {
 
     /// SQL that writes the rows. A single row needs no arrays, which makes it much cheaper for the server.
     fn sql(&self, style: &Style<'_>) -> String {
-        let Kind { table, form, .. } = self.kind;
         let mut columns: Vec<(&str, String)> = Vec::new();
         let (mut names, mut arrays) = (Vec::new(), Vec::new());
-        for (at, (name, column)) in self.kind.columns.iter().zip(&self.columns).enumerate() {
-            let (name, param) = (
-                name.trim_end_matches(['$', '#']),
-                format!("${}", at + style.first_param),
-            );
+        for (at, (name, column)) in self.columns.iter().enumerate() {
+            let param = format!("${}", at + style.first_param);
             if column.is_uniform() {
                 columns.push((name, param));
             } else {
                 columns.push((name, format!("u.{name}")));
-                names.push(name);
+                names.push(*name);
                 arrays.push(param);
             }
         }
@@ -300,14 +316,14 @@ impl Group {
             from.push(format!("unnest({arrays}) AS u({names})"));
         }
         let table = match style.schema {
-            Some(schema) => format!("{schema}.{table}"),
-            None => (*table).to_owned(),
+            Some(schema) => format!("{schema}.{}", self.table),
+            None => self.table.to_owned(),
         };
         if style.schema.is_some() {
             from.push("fence".to_owned());
         }
-        match form {
-            Form::Sql(sql) => (*sql).to_owned(),
+        match self.form {
+            Form::Sql(sql) => sql.to_owned(),
             Form::Insert => {
                 let insert = inserted(&table, &columns, from, style);
                 match style.again {
@@ -411,55 +427,49 @@ fn all_found(written: &str, rows: usize) -> String {
 }
 
 /// Fails if another machine has taken one of the messages.
-static TOLD: Kind = Kind {
-    table: "message",
-    form: Form::UpdateEvery,
-    columns: &["number", "told_ms", "told_by"],
-};
-static TRIM_HISTORY: Kind = Kind {
-    table: "timer_change",
-    form: Form::Sql(
-        "DELETE FROM timer_change AS t USING unnest($4, $5) AS u(timer, most) WHERE t.timer = u.timer \
+const TOLD: Form = Form::UpdateEvery;
+const TRIM_HISTORY: Form = Form::Sql(
+    "DELETE FROM timer_change AS t USING unnest($4, $5) AS u(timer, most) WHERE t.timer = u.timer \
          AND t.position <= (SELECT position FROM timer_change AS o WHERE o.timer = u.timer \
          ORDER BY position DESC LIMIT 1 OFFSET u.most)",
-    ),
-    columns: &["timer", "most"],
-};
-static WAKER_ENABLED: Kind = Kind {
-    table: "waker",
-    form: Form::Sql("DELETE FROM waker WHERE shard = $3 AND id = ANY($4)"),
-    columns: &["id$"],
-};
+);
+const ENABLE_WAKER: Form = Form::Sql("DELETE FROM waker WHERE shard = $3 AND id = ANY($4)");
 
 impl RecordRows for Batch {
     fn put<const COLUMNS: usize>(
         &mut self,
-        kind: &'static Kind,
+        form: Form,
+        table: &'static str,
         key: &str,
-        values: [Value; COLUMNS],
+        columns: [(&'static str, Value); COLUMNS],
     ) {
-        Batch::put(self, kind, key, values);
+        Batch::put(self, form, table, key, columns);
     }
 
     fn delivery_begun(&mut self, numbers: &[u64], in_flight: bool, at: Wall) {
         let told_by = in_flight.then_some(self.stamp.shard);
         for number in numbers {
-            let values = [(*number).into(), at.0.into(), Value::Int(told_by)];
-            self.put(&TOLD, &number.to_string(), values);
+            let columns = [
+                ("number", (*number).into()),
+                ("told_ms", at.0.into()),
+                ("told_by", Value::Int(told_by)),
+            ];
+            self.put(TOLD, "message", &number.to_string(), columns);
         }
     }
 
     fn trim_history(&mut self, timer: u64) {
         let most = limit::TIMER_CHANGES as u64;
         self.put(
-            &TRIM_HISTORY,
+            TRIM_HISTORY,
+            "timer_change",
             &timer.to_string(),
-            [timer.into(), most.into()],
+            [("timer", timer.into()), ("most", most.into())],
         );
     }
 
     fn enable_waker(&mut self, waker: &str) {
-        self.put(&WAKER_ENABLED, waker, [waker.into()]);
+        self.put(ENABLE_WAKER, "waker", waker, [("id", waker.into())]);
     }
 
     /// Does nothing: deadlines are in fleet time, which needs no record of this machine's clocks.

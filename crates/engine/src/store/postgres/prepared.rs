@@ -9,11 +9,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tokio_postgres::types::{ToSql, Type};
 
-use super::batch::{Batch, STAMP_PARAMS, Style};
+use super::batch::{Batch, RowShape, STAMP_PARAMS, Style};
 use super::link::LOCK_MS;
 use super::ownership::{FENCE_VALUES, fence};
 use super::sharing::compare_time;
-use crate::store::records::Kind;
 
 /// Parameter that is the hash of the statement.
 const HASH: usize = STAMP_PARAMS + 1;
@@ -34,8 +33,7 @@ pub(super) struct Prepared<'a> {
 /// Facts that the text of a statement follows from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
-    /// Addresses of the kinds of its rows.
-    kinds: Vec<usize>,
+    rows: Vec<RowShape>,
     compares_time: bool,
 }
 
@@ -48,9 +46,8 @@ pub(super) struct Text {
 impl<'a> Prepared<'a> {
     /// Statement of a batch, if one can write its rows.
     pub fn new(batch: &'a Batch, fence: [i64; FENCE_VALUES], time: Option<i64>) -> Option<Self> {
-        let address = |kind: &'static Kind| std::ptr::from_ref(kind).addr();
         let shape = Shape {
-            kinds: batch.kinds()?.into_iter().map(address).collect(),
+            rows: batch.single_rows()?,
             compares_time: time.is_some(),
         };
         Some(Prepared {
@@ -113,26 +110,21 @@ mod tests {
     use super::*;
     use crate::store::records::Form;
 
-    static MADE: Kind = Kind {
-        table: "timer",
-        form: Form::Insert,
-        columns: &["number", "total_ms", "due_ms"],
-    };
-    static ENDED: Kind = Kind {
-        table: "timer",
-        form: Form::Update("t.ended_ms IS NULL"),
-        columns: &["number", "ended_ms"],
-    };
-    static TOLD: Kind = Kind {
-        table: "message",
-        form: Form::UpdateEvery,
-        columns: &["number", "told_ms"],
-    };
-    static REMOVED: Kind = Kind {
-        table: "waker",
-        form: Form::Sql("DELETE FROM waker WHERE id = ANY($4)"),
-        columns: &["id$"],
-    };
+    fn made(batch: &mut Batch) {
+        let columns = [("number", 1_u64), ("total_ms", 5), ("due_ms", 6)];
+        let columns = columns.map(|(name, value)| (name, value.into()));
+        batch.put(Form::Insert, "timer", "1", columns);
+    }
+
+    fn ended(batch: &mut Batch) {
+        let columns = [("number", 1_u64.into()), ("ended_ms", 5_u64.into())];
+        batch.put(Form::Update("t.ended_ms IS NULL"), "timer", "1", columns);
+    }
+
+    fn told(batch: &mut Batch, key: &str) {
+        let columns = [("number", 2_u64.into()), ("told_ms", 6_u64.into())];
+        batch.put(Form::UpdateEvery, "message", key, columns);
+    }
 
     fn batch() -> Batch {
         Batch::empty(Stamp {
@@ -150,7 +142,7 @@ mod tests {
     #[test]
     fn new_timer_is_one_statement_that_holds_the_fence_and_compares_the_time() {
         let mut one = batch();
-        one.put(&MADE, "1", [1_u64.into(), 5_u64.into(), 6_u64.into()]);
+        made(&mut one);
         let Text { sql, hash } = text(&one, Some(4)).expect("one statement");
         let (fence, rest) = sql.split_once(", clock AS").expect("a clock");
         assert_eq!(
@@ -180,8 +172,8 @@ mod tests {
     #[test]
     fn rows_of_two_tables_are_written_by_one_statement() {
         let mut both = batch();
-        both.put(&ENDED, "1", [1_u64.into(), 5_u64.into()]);
-        both.put(&TOLD, "2", [2_u64.into(), 6_u64.into()]);
+        ended(&mut both);
+        told(&mut both, "2");
         let Text { sql, .. } = text(&both, None).expect("one statement");
         let (_, rows) = sql.split_once(" AS rows), ").expect("a fence");
         assert_eq!(
@@ -200,10 +192,10 @@ mod tests {
 
     #[test]
     fn statements_of_different_rows_have_different_hashes() {
-        let (mut made, mut ended) = (batch(), batch());
-        made.put(&MADE, "1", [1_u64.into(), 5_u64.into(), 6_u64.into()]);
-        ended.put(&ENDED, "1", [1_u64.into(), 5_u64.into()]);
-        let hashes = [text(&made, Some(4)), text(&ended, None)];
+        let (mut one, mut other) = (batch(), batch());
+        made(&mut one);
+        ended(&mut other);
+        let hashes = [text(&one, Some(4)), text(&other, None)];
         let [made, ended] = hashes.map(|text| text.expect("one statement").hash);
         assert_ne!(made, ended);
     }
@@ -212,15 +204,16 @@ mod tests {
     fn two_rows_of_a_table_or_other_sql_are_no_single_statement() {
         let mut rows = batch();
         for number in ["1", "2"] {
-            rows.put(&TOLD, number, [1_u64.into(), 5_u64.into()]);
+            told(&mut rows, number);
         }
         assert!(text(&rows, None).is_none());
         let mut kinds = batch();
-        kinds.put(&MADE, "1", [1_u64.into(), 5_u64.into(), 6_u64.into()]);
-        kinds.put(&ENDED, "1", [1_u64.into(), 5_u64.into()]);
+        made(&mut kinds);
+        ended(&mut kinds);
         assert!(text(&kinds, Some(4)).is_none());
         let mut other = batch();
-        other.put(&REMOVED, "w", ["w".into()]);
+        let removal = Form::Sql("DELETE FROM waker WHERE id = ANY($4)");
+        other.put(removal, "waker", "w", [("id", "w".into())]);
         assert!(text(&other, None).is_none());
     }
 }
