@@ -420,7 +420,7 @@ pub async fn wait(
     let satisfied = matches!(decided, Some(Ok(_)));
     let impossible = matches!(decided, Some(Err(_)));
     let seen = match decided {
-        Some(Ok(seen) | Err(Impossible(seen))) => seen,
+        Some(Ok(seen) | Err(Impossible { reason: seen, .. })) => seen,
         None => observed.last(),
     };
     Ok(JsonResponse(Waited {

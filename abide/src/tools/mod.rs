@@ -641,7 +641,8 @@ async fn subjects_reported_by(handle: &Handle, outcome: Option<&Outcome>) -> Vec
         Some(Outcome::Timer(timer, Why::Completed | Why::Ended))
             if matches!(timer.status, Status::Completed { .. }) =>
         {
-            let ended = timer::endings_seen(handle, timer.id).await;
+            let row = handle.store_reader().timer(timer.id).await.ok().flatten();
+            let ended = row.map(|row| row.ended_sessions).unwrap_or_default();
             let ended = ended.into_iter().map(About::Session);
             ended.chain([About::Timer(timer.id)]).collect()
         }

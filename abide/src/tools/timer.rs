@@ -10,13 +10,12 @@ use abide_api::{
     ErrorCode, ReadTimerResult, TimerList, TimerResult, TimerStatus, ToolOutput, ToolResult,
 };
 use abide_core::timer::{self, Act, Create, Kind, Request, Status, Timer, Why};
-use abide_core::{Agent, Key, Millis, Outcome, Refusal, SessionId, TimerId, limit};
+use abide_core::{Agent, Key, Millis, Outcome, Refusal, TimerId, limit};
 use abide_output::printable::one_line;
 use serde_json::{Map, Value};
 
 use super::{BadInput, Context, condition, key, refused};
 use abide_engine::Handle;
-use abide_engine::probe::{Condition, SessionCondition, last_port_candidate, without_output};
 use abide_engine::store::{EndedQuery, TimerRow};
 use abide_engine::text::{seconds, timer_completion, timer_label, timer_not_found};
 use presentation::{changes, done, done_before, on_mission, progress, purpose, until_resumed};
@@ -64,48 +63,6 @@ impl CompletionChannel {
     }
 }
 
-/// Sessions whose end the answer about a completed timer reports: those that its condition has observed.
-pub(super) async fn endings_seen(handle: &Handle, id: TimerId) -> Vec<SessionId> {
-    let row = handle.store_reader().timer(id).await.ok().flatten();
-    let Some((row, condition)) = row.and_then(|row| {
-        let condition = serde_json::from_str(row.condition.as_deref()?).ok()?;
-        Some((row, condition))
-    }) else {
-        return Vec::new();
-    };
-    let seen = row.seen.unwrap_or_default();
-    let mut sessions = Vec::new();
-    sessions_of(&condition, &mut sessions);
-    match row.completed_by.as_deref() {
-        Some("condition") => {
-            sessions.retain(|(_, want)| **want == SessionCondition::Ended);
-            // With `any`, only the sessions that are named in the observation have ended.
-            sessions.retain(|(session, _)| seen.contains(&session.to_string()));
-            sessions.into_iter().map(|(session, _)| session).collect()
-        }
-        Some("impossible") => {
-            // Output of a session may name any session.
-            let reason = without_output(&seen);
-            sessions.retain(|(session, _)| reason.contains(&format!("{session} has ended")));
-            let waited = sessions.into_iter().map(|(session, _)| session);
-            waited.chain(last_port_candidate(reason)).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// Sessions that a condition names.
-fn sessions_of<'a>(condition: &'a Condition, found: &mut Vec<(SessionId, &'a SessionCondition)>) {
-    match condition {
-        Condition::Session { session, want } => found.push((*session, want)),
-        Condition::All(parts) | Condition::Any(parts) => {
-            parts.iter().for_each(|part| sessions_of(part, found));
-        }
-        Condition::Port { .. } | Condition::Url(_) | Condition::File(_) | Condition::Command(_) => {
-        }
-    }
-}
-
 /// Data of a new timer, so that the answer need not read it from the database. Only for a timer without an
 /// idempotency key: under a key the timer may have existed before.
 struct NewTimerData {
@@ -143,6 +100,7 @@ impl NewTimerData {
             due: None,
             stop_reason: None,
             seen: None,
+            ended_sessions: Vec::new(),
             completed_by: None,
             late: None,
             ended: None,

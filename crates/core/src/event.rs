@@ -15,6 +15,7 @@ use crate::record::{LoadedShard, StoredState};
 use crate::request::{Caller, Request};
 use crate::session::{Ending, Session};
 use crate::time::{Mono, Steady, Wall};
+use crate::timer::Observation;
 
 /// Input of [`Engine::step`](crate::Engine::step).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,15 +208,15 @@ pub enum Event {
     ConditionHeld {
         /// The timer.
         timer: TimerId,
-        /// Observation, as one sentence.
-        seen: Arc<str>,
+        /// Observation by which it holds.
+        seen: Observation,
     },
     /// The condition of a timer can no longer hold.
     ConditionImpossible {
         /// The timer.
         timer: TimerId,
-        /// Reason, as text for the agent.
-        why: Arc<str>,
+        /// Reason.
+        why: Observation,
     },
     /// The answer to a call has been sent, and with it the messages in it.
     Delivered {

@@ -10,8 +10,9 @@ mod standby_calls;
 mod table;
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-use crate::id::{Agent, Conversation, Key, TimerId};
+use crate::id::{Agent, Conversation, Key, SessionId, TimerId};
 use crate::time::{Millis, Steady, Wall};
 
 pub use anchor::Anchor;
@@ -109,6 +110,25 @@ impl CompletedBy {
             CompletedBy::Time => "time",
             CompletedBy::Condition => "condition",
             CompletedBy::Impossible => "impossible",
+        }
+    }
+}
+
+/// Observation of the condition of a timer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// Text for the agent: what was observed, or the reason why the condition can no longer hold.
+    pub text: Arc<str>,
+    /// Sessions whose end decided the condition.
+    pub ended_sessions: Vec<SessionId>,
+}
+
+impl Observation {
+    /// Observation that no session's end decided.
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Observation {
+            text: text.into(),
+            ended_sessions: Vec::new(),
         }
     }
 }
@@ -231,8 +251,8 @@ pub enum Record {
         remaining: Millis,
         /// Reason given with stop.
         stop_reason: Option<Arc<str>>,
-        /// Last observation of the condition, or the reason why it can no longer hold.
-        seen: Option<Arc<str>>,
+        /// Last observation of the condition.
+        seen: Option<Observation>,
         /// Time at which the timer was last asked for.
         checked: Wall,
         /// Time of the end.

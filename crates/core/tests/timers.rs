@@ -20,7 +20,7 @@ use abide_core::request::Caller;
 use abide_core::session::{Phase, StartedBy};
 use abide_core::time::Boot;
 use abide_core::timer::{
-    self, Act, CompletedBy, Countdown, Create, Kind, Status, Timer, WaitMode, Why,
+    self, Act, CompletedBy, Countdown, Create, Kind, Observation, Status, Timer, WaitMode, Why,
 };
 use abide_core::{
     Agent, Conversation, Effect, End, Ending, Engine, Event, Exit, Key, MessageId, Millis, Mono,
@@ -297,11 +297,11 @@ fn event(verb: &str, words: &mut Words) -> Result<Event, String> {
         },
         "impossible" => Event::ConditionImpossible {
             timer: timer(words)?,
-            why: words.next()?.into(),
+            why: Observation::new(words.next()?),
         },
         "held" => Event::ConditionHeld {
             timer: timer(words)?,
-            seen: words.next()?.into(),
+            seen: Observation::new(words.next()?),
         },
         other => return Err(format!("no such verb: {other}")),
     })

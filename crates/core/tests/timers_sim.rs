@@ -10,7 +10,7 @@ use abide_core::limit;
 use abide_core::message::{About, ReturnedMessage};
 use abide_core::request::Caller;
 use abide_core::time::Boot;
-use abide_core::timer::{self, Act, CompletedBy, Create, Kind, Status, Timer, Why};
+use abide_core::timer::{self, Act, CompletedBy, Create, Kind, Observation, Status, Timer, Why};
 use abide_core::{
     Agent, CallId, Conversation, Effect, Engine, Event, MessageId, Millis, Mono, Now, Outcome,
     Refusal, Request, TimerId, Wall,
@@ -374,7 +374,7 @@ impl World {
     }
 
     fn hold(&mut self) {
-        let (timer, seen) = (self.some_timer(), "open".into());
+        let (timer, seen) = (self.some_timer(), Observation::new("open"));
         if self
             .database
             .timers

@@ -271,7 +271,7 @@ impl Performer {
             && matches!(status, Status::Completed { .. })
         {
             let last = self.probes.last_seen(*id).filter(|last| !last.is_empty());
-            *seen = last.map(Into::into);
+            *seen = last.map(timer::Observation::new);
         }
     }
 

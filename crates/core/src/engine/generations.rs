@@ -6,7 +6,6 @@
 //! be recorded is asked anyway.
 
 use alloc::collections::BTreeSet;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Engine, Step};
@@ -16,7 +15,7 @@ use crate::limit;
 use crate::record::Record;
 use crate::request::{Caller, Refusal};
 use crate::time::Now;
-use crate::timer::{self, CompletedBy};
+use crate::timer::{self, CompletedBy, Observation};
 use crate::undo_log::Reverted;
 use crate::wait::Outcome;
 
@@ -34,7 +33,7 @@ pub(super) enum UncommittedCall {
 pub(super) enum UncommittedEvent {
     Delivered(CallId),
     ReaderGone(CallId),
-    ConditionDecided(TimerId, CompletedBy, Arc<str>),
+    ConditionDecided(TimerId, CompletedBy, Observation),
     SessionEnded(Agent, Option<Conversation>, SessionId),
     Released(Agent),
 }

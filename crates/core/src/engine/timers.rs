@@ -13,8 +13,8 @@ use crate::record::Record;
 use crate::request::{Caller, Refusal};
 use crate::time::{Millis, Now, Steady, Wall};
 use crate::timer::{
-    self, Act, Change, CompletedBy, Create, Found, Kind, ObservedTimer, Request, Standby, Status,
-    Timer, Until, Why,
+    self, Act, Change, CompletedBy, Create, Found, Kind, Observation, ObservedTimer, Request,
+    Standby, Status, Timer, Until, Why,
 };
 use crate::wait::Outcome;
 
@@ -413,7 +413,7 @@ impl Engine {
         step: &mut Step<'_>,
         timer: &Timer,
         stop_reason: Option<Arc<str>>,
-        seen: Option<Arc<str>>,
+        seen: Option<Observation>,
     ) {
         step.push(Effect::Record(Record::Timer(timer::Record::Ended {
             number: timer.number,
@@ -439,7 +439,7 @@ impl Engine {
         step: &mut Step<'_>,
         id: TimerId,
         by: CompletedBy,
-        seen: Arc<str>,
+        seen: Observation,
     ) {
         if !self.outbox.has_numbers() {
             let event = UncommittedEvent::ConditionDecided(id, by, seen);
@@ -464,7 +464,7 @@ impl Engine {
             match self.timers.pop_due(step.now) {
                 None => break,
                 Some(timer::Due::Completed(timer)) => {
-                    let seen = self.adopted.note(&timer);
+                    let seen = self.adopted.note(&timer).map(Observation::new);
                     self.completed(step, timer, seen);
                 }
                 Some(timer::Due::Resumed(slot)) => {
@@ -528,7 +528,7 @@ impl Engine {
 
     /// Ends a timer and reports it once: in the answers of the calls that stand by, or else by a message. The message
     /// is recorded in both cases, because an answer may be lost.
-    fn completed(&mut self, step: &mut Step<'_>, timer: Timer, seen: Option<Arc<str>>) {
+    fn completed(&mut self, step: &mut Step<'_>, timer: Timer, seen: Option<Observation>) {
         self.record_end(step, &timer, None, seen);
         let calls = self.standby_calls.release(timer.number);
         let content = MessageContent {

@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use abide_core::session::StartedBy;
-use abide_core::timer::Until;
-use abide_core::{Agent, Event, Key, TimerId, Wall};
+use abide_core::timer::{self, Until};
+use abide_core::{Agent, Event, Key, SessionId, TimerId, Wall};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -32,8 +32,7 @@ use tracing::Instrument;
 pub use command::LIMIT as TRY_LIMIT;
 pub use condition::{Command, Condition, File, FileState, Fingerprint, SessionCondition, Url};
 pub use pattern::pattern;
-pub use port_candidates::last_port_candidate;
-pub use session::{PortCandidates, SessionEnd, Sessions, TryResult, without_output};
+pub use session::{PortCandidates, SessionEnd, Sessions, TryResult};
 
 use super::clock::pause;
 use super::entropy;
@@ -47,9 +46,11 @@ use inotify::Watcher;
 const RECHECK_DELAY: Duration = Duration::from_millis(100);
 
 /// Reason why a condition can no longer hold.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-#[error("{0}")]
-pub struct Impossible(pub String);
+pub struct Impossible {
+    pub reason: String,
+    /// Sessions whose end is the reason.
+    ended_sessions: Vec<SessionId>,
+}
 
 /// Result of one check of a condition, with a description of what was observed.
 enum Observation {
@@ -255,11 +256,17 @@ impl ProbeControl for Prober {
             let decided = match until_decided(&condition, context, observations).await {
                 Ok(held) => Event::ConditionHeld {
                     timer,
-                    seen: held.seen.into(),
+                    seen: timer::Observation {
+                        ended_sessions: held.ended_sessions(),
+                        text: held.seen.into(),
+                    },
                 },
-                Err(why) => Event::ConditionImpossible {
+                Err(impossible) => Event::ConditionImpossible {
                     timer,
-                    why: why.0.into(),
+                    why: timer::Observation {
+                        text: impossible.reason.into(),
+                        ended_sessions: impossible.ended_sessions,
+                    },
                 },
             };
             tracing::debug!("its condition is decided");
@@ -355,6 +362,20 @@ struct Satisfied<'a> {
     by: Vec<LeafCondition<'a>>,
 }
 
+impl Satisfied<'_> {
+    /// Sessions that it waited for and that have ended.
+    fn ended_sessions(&self) -> Vec<SessionId> {
+        let ended = self.by.iter().filter_map(|leaf| match leaf.condition {
+            Condition::Session {
+                session,
+                want: SessionCondition::Ended,
+            } => Some(*session),
+            _ => None,
+        });
+        ended.collect()
+    }
+}
+
 /// Simple condition and its position in the whole.
 #[derive(Clone, Copy)]
 struct LeafCondition<'a> {
@@ -416,9 +437,14 @@ async fn until_any_holds<'a>(
             Err(why) => whys.push((n, why)),
         }
     }
-    whys.sort();
-    let whys: Vec<String> = whys.into_iter().map(|(_, why)| why.0).collect();
-    Err(Impossible(whys.join("\n")))
+    whys.sort_by_key(|(n, _)| *n);
+    let (reasons, ended): (Vec<_>, Vec<_>) = (whys.into_iter())
+        .map(|(_, why)| (why.reason, why.ended_sessions))
+        .unzip();
+    Err(Impossible {
+        reason: reasons.join("\n"),
+        ended_sessions: ended.concat(),
+    })
 }
 
 /// Waits until all of them hold at the same time, or one of them no longer can: the first may no longer hold when the

@@ -28,7 +28,7 @@ pub(super) async fn until_open(
     let mut candidates = pin!(port_candidates::all_ended(port_candidates::follow(
         context, local
     )));
-    let mut impossible = None;
+    let mut last = None;
     observations.set_if_empty(|| format!("port {name}: no answer yet"));
     loop {
         match open(host, port).await {
@@ -41,13 +41,13 @@ pub(super) async fn until_open(
                 let why = format!("port {name}: {}", reason(&e));
                 observations.set(why.as_str());
                 // This attempt was the last one.
-                if let Some(gone) = impossible {
-                    return Err(Impossible(format!("{why}. {gone}")));
+                if let Some(last) = last {
+                    return Err(port_candidates::impossible(&why, &last));
                 }
             }
         }
         tokio::select! {
-            gone = &mut candidates => impossible = Some(gone),
+            ended = &mut candidates => last = Some(ended),
             () = backoff.pause(false) => {}
         }
     }

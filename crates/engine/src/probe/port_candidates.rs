@@ -3,10 +3,8 @@
 
 use std::time::Duration;
 
-use abide_core::SessionId;
-
-use super::ProbeContext;
 use super::session::{PortCandidates, SessionEnd};
+use super::{Impossible, ProbeContext};
 use crate::clock::pause;
 
 /// Extra time after a session that ended with code 0, which may have launched a server elsewhere, such as in a
@@ -20,8 +18,8 @@ pub(super) fn follow(context: ProbeContext<'_>, local: bool) -> Option<Box<dyn P
     Some(sessions.port_candidates(&context.owner.agent, since))
 }
 
-/// Waits until no session is left that could open the port, and describes the last one.
-pub(super) async fn all_ended(candidates: Option<Box<dyn PortCandidates>>) -> String {
+/// Waits until no session is left that could open the port, and returns the last one.
+pub(super) async fn all_ended(candidates: Option<Box<dyn PortCandidates>>) -> SessionEnd {
     let Some(mut candidates) = candidates else {
         return std::future::pending().await;
     };
@@ -35,27 +33,22 @@ pub(super) async fn all_ended(candidates: Option<Box<dyn PortCandidates>>) -> St
             break;
         }
     }
-    describe(&last)
+    last
 }
 
-/// Reason why the port cannot open any more.
-fn describe(last: &SessionEnd) -> String {
+/// Reason why the port cannot open any more. `attempt`: the result of the last attempt.
+pub(super) fn impossible(attempt: &str, last: &SessionEnd) -> Impossible {
     let SessionEnd {
         session,
         command,
         how,
         ..
     } = last;
-    last.with_output(format!(
-        "{NONE_LEFT}{session} (`{command}`) has ended, {how}"
-    ))
-}
-
-/// Beginning of the reason why a port cannot open any more; the session follows.
-const NONE_LEFT: &str = "No session is left that could open it: ";
-
-/// Session whose end is the reason why a port cannot open any more.
-pub fn last_port_candidate(reason: &str) -> Option<SessionId> {
-    let (_, rest) = reason.split_once(NONE_LEFT)?;
-    rest.split_once(' ')?.0.parse().ok()
+    let reason = last.with_output(format!(
+        "{attempt}. No session is left that could open it: {session} (`{command}`) has ended, {how}"
+    ));
+    Impossible {
+        reason,
+        ended_sessions: vec![*session],
+    }
 }

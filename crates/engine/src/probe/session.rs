@@ -72,17 +72,9 @@ impl SessionEnd {
     pub(super) fn with_output(&self, sentence: String) -> String {
         match self.last_lines.as_str() {
             "" => format!("{sentence}. It wrote nothing."),
-            lines => format!("{sentence}{LAST_OUTPUT}{lines}"),
+            lines => format!("{sentence}. Its last output:\n{lines}"),
         }
     }
-}
-
-/// Text between the reason why a wait ended and the last output of a session.
-const LAST_OUTPUT: &str = ". Its last output:\n";
-
-/// Reason why a condition can no longer hold, up to the output of a session.
-pub fn without_output(reason: &str) -> &str {
-    reason.split(LAST_OUTPUT).next().unwrap_or_default()
 }
 
 /// Waits until the session is in the requested state, or can no longer get there.
@@ -165,22 +157,29 @@ async fn until_written(
                 ));
                 // The end of the log may be known before the ending.
                 sessions.ended(session).await;
-                return Err(Impossible(impossible_reason(session, pattern, sessions)));
+                return Err(impossible(session, pattern, sessions));
             }
         }
     }
 }
 
 /// Reason why matching output can no longer come.
-fn impossible_reason(session: SessionId, pattern: &Regex, sessions: &dyn Sessions) -> String {
+fn impossible(session: SessionId, pattern: &Regex, sessions: &dyn Sessions) -> Impossible {
     match sessions.session_end(session) {
-        None => format!("{session} is no longer known, so no output of it can match"),
+        None => Impossible {
+            reason: format!("{session} is no longer known, so no output of it can match"),
+            ended_sessions: Vec::new(),
+        },
         Some(end) => {
             let how = &end.how;
             let pattern = pattern.as_str();
-            end.with_output(format!(
+            let reason = end.with_output(format!(
                 "{session} has ended, {how}, without output that matches {pattern:?}"
-            ))
+            ));
+            Impossible {
+                reason,
+                ended_sessions: vec![session],
+            }
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) async fn until_answers(
     let mut candidates = pin!(port_candidates::all_ended(port_candidates::follow(
         context, local
     )));
-    let mut impossible = None;
+    let mut last = None;
     loop {
         let answered = match check(condition, &context.services.web).await {
             Ok(seen) => {
@@ -44,14 +44,14 @@ pub(super) async fn until_answers(
                 let why = format!("{}: {}", condition.url, mismatch.why());
                 observations.set(why.as_str());
                 // This attempt was the last one, unless something other than the agent's sessions answers.
-                if let (Some(gone), Mismatch::NoAnswer(_)) = (&impossible, &mismatch) {
-                    return Err(Impossible(format!("{why}. {gone}")));
+                if let (Some(last), Mismatch::NoAnswer(_)) = (&last, &mismatch) {
+                    return Err(port_candidates::impossible(&why, last));
                 }
                 matches!(mismatch, Mismatch::Other(_))
             }
         };
         tokio::select! {
-            gone = &mut candidates, if impossible.is_none() => impossible = Some(gone),
+            ended = &mut candidates, if last.is_none() => last = Some(ended),
             () = backoff.pause(answered) => {}
         }
     }

@@ -7,7 +7,7 @@ use abide_core::id::IdPermutation;
 use abide_core::message::About;
 use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::Kind;
-use abide_core::{Conversation, MessageId, QuestionId, TimerId};
+use abide_core::{Conversation, MessageId, QuestionId, SessionId, TimerId};
 use rusqlite::Connection;
 
 use super::StoreFault;
@@ -62,6 +62,8 @@ pub struct TimerRow {
     pub stop_reason: Option<String>,
     /// Last observation of its condition, or the reason why it can no longer hold.
     pub seen: Option<String>,
+    /// Sessions whose end decided its condition.
+    pub ended_sessions: Vec<SessionId>,
     /// Cause of its completion.
     pub completed_by: Option<String>,
     /// Delay after its due time.
@@ -135,7 +137,7 @@ pub struct Stats {
 
 pub(super) const TIMER: &str = "SELECT number, agent, kind, purpose, condition, created_ms, checked_ms, \
     total_ms, standby_ms, status, remaining_ms, stop_reason, seen, completed_by, late_ms, ended_ms, \
-    acted, due_ms FROM timer";
+    acted, due_ms, ended_sessions FROM timer";
 const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, told_ms, conversation, wakes \
      FROM message";
 
@@ -382,6 +384,9 @@ pub(super) fn timer_row(ids: IdPermutation, row: &dyn Columns) -> Result<TimerRo
         remaining: row.opt_u64(10)?.map(Millis),
         stop_reason: row.opt_string(11)?,
         seen: row.opt_string(12)?,
+        ended_sessions: (row.text(18)?.unwrap_or_default().split_whitespace())
+            .filter_map(|id| id.parse().ok())
+            .collect(),
         completed_by: row.opt_string(13)?,
         late: row.opt_u64(14)?.map(Millis),
         ended: row.opt_u64(15)?.map(Wall),

@@ -401,7 +401,11 @@ pub(super) trait RecordRows {
                         ("total_ms", total.0.into()),
                         ("remaining_ms", remaining.0.into()),
                         ("stop_reason", stop_reason.as_deref().into()),
-                        ("seen", seen.as_deref().into()),
+                        ("seen", seen.as_ref().map(|seen| seen.text.as_ref()).into()),
+                        (
+                            "ended_sessions",
+                            seen.as_ref().map(ended_sessions).as_deref().into(),
+                        ),
                         ("completed_by", by.into()),
                         ("late_ms", late.into()),
                         ("checked_ms", checked.0.into()),
@@ -506,4 +510,14 @@ pub(super) trait RecordRows {
             ],
         );
     }
+}
+
+/// Sessions whose end decided a condition, as the column has them.
+fn ended_sessions(seen: &timer::Observation) -> String {
+    let ids: Vec<String> = seen
+        .ended_sessions
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    ids.join(" ")
 }

@@ -40,6 +40,7 @@ const MIGRATIONS: &[&str] = &[
         remaining_ms INTEGER,
         stop_reason TEXT,
         seen TEXT,
+        ended_sessions TEXT,
         completed_by TEXT,
         late_ms INTEGER,
         ended_ms INTEGER,

@@ -240,7 +240,7 @@ mod tests {
         let fill = format!(
             "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {MANY})
              INSERT INTO timer SELECT n, 't' || n, 'a', 'mission', 'm', NULL, NULL, 0, 0, 1, NULL,
-             'completed', 0, NULL, NULL, 0, NULL, NULL, 'time', 0, 1, NULL, NULL FROM n;
+             'completed', 0, NULL, NULL, 0, NULL, NULL, NULL, 'time', 0, 1, NULL, NULL FROM n;
              INSERT INTO message SELECT number, 'm' || number, 'a', id, 1, NULL, NULL, NULL, 0
              FROM timer;"
         );

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use abide_core::timer::Until;
+use abide_core::timer::{Observation, Until};
 use abide_core::{Event, TimerId};
 use tokio::sync::mpsc;
 
@@ -46,11 +46,11 @@ impl SimProbes {
         let event = match self.dice.chance(20) {
             true => Event::ConditionImpossible {
                 timer,
-                why: "simulated".into(),
+                why: Observation::new("simulated"),
             },
             false => Event::ConditionHeld {
                 timer,
-                seen: "simulated".into(),
+                seen: Observation::new("simulated"),
             },
         };
         let _ = self.events.send(event).await;

@@ -99,6 +99,7 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE machine (
         remaining_ms BIGINT,
         stop_reason TEXT,
         seen TEXT,
+        ended_sessions TEXT,
         completed_by TEXT,
         late_ms BIGINT,
         ended_ms BIGINT,
