@@ -67,6 +67,8 @@ pub enum ClientError {
         status: StatusCode,
         /// Sentence with the reason.
         detail: String,
+        /// How the question was closed, if that is the reason.
+        closing: Option<String>,
     },
     /// No daemon runs, and none can be started.
     #[error("{0}")]
@@ -209,19 +211,19 @@ impl Client {
         self.request(Method::POST, path, body, None).await
     }
 
-    /// Answers a question, with `yes` or `no` or in the words that it offers. If a daemon goes away meanwhile, it may have taken the answer;
-    /// the next one then refuses with a sentence that names the same answer, which counts as success.
+    /// Answers a question, with `yes` or `no` or in the words that it offers. If a daemon goes away meanwhile, it may
+    /// have taken the answer; the next one then refuses because of this same answer, which counts as success.
     pub async fn answer(&self, question: &str, word: &str) -> Result<Value, ClientError> {
         let path = format!("/v1/questions/{question}/answer");
         let body = json!({"answer": word});
         let no = word.trim_start().to_lowercase().starts_with("no");
-        let taken = format!("was already answered: {}", if no { "no" } else { "yes" });
+        let taken = if no { "no" } else { "yes" };
         let mut attempts = 1;
         loop {
             match self.post(&path, &body).await {
                 Err(ClientError::Broken(_)) if attempts < ATTEMPTS => attempts += 1,
-                Err(ClientError::Refused { detail, .. })
-                    if attempts > 1 && detail.ends_with(&taken) =>
+                Err(ClientError::Refused { closing, .. })
+                    if attempts > 1 && closing.as_deref() == Some(taken) =>
                 {
                     return Ok(json!({"question_id": question, "answer": word}));
                 }
@@ -336,6 +338,7 @@ fn agent_header(agent: &str) -> Result<HeaderValue, ClientError> {
     HeaderValue::from_bytes(agent.as_bytes()).map_err(|_| ClientError::Refused {
         status: StatusCode::BAD_REQUEST,
         detail: "an agent name must not contain control characters".into(),
+        closing: None,
     })
 }
 
@@ -351,12 +354,17 @@ async fn refusal(response: Response<Body>) -> ClientError {
         Err(fault) => return ClientError::Broken(fault.to_string()),
     };
     let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let detail = problem["detail"].as_str().map(str::to_owned);
+    let field = |name: &str| problem[name].as_str().map(str::to_owned);
+    let (detail, closing) = (field("detail"), field("closing"));
     let detail = detail.unwrap_or_else(|| format!("the daemon answered {status}"));
     // A daemon that is stopping has done nothing with the request, as if it had gone a moment earlier.
     match status {
         StatusCode::SERVICE_UNAVAILABLE => ClientError::Broken(detail),
-        _ => ClientError::Refused { status, detail },
+        _ => ClientError::Refused {
+            status,
+            detail,
+            closing,
+        },
     }
 }
 

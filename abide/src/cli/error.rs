@@ -75,7 +75,7 @@ impl From<std::io::Error> for CliError {
 impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         match error {
-            ClientError::Refused { status, detail } => {
+            ClientError::Refused { status, detail, .. } => {
                 let error = CliError::refused(&detail);
                 match status {
                     // The same exit code as for a command line that cannot be parsed.

@@ -58,7 +58,11 @@ pub async fn wait(client: Client, mut wait: WaitArgs) -> Result<u8, CliError> {
 /// Error in which the parts of the condition are named as the options that gave them, unless JSON gave some.
 fn with_options(error: ClientError, has_json: bool) -> ClientError {
     match error {
-        ClientError::Refused { status, detail } if !has_json => {
+        ClientError::Refused {
+            status,
+            detail,
+            closing,
+        } if !has_json => {
             let parts = detail.split('`').enumerate().map(|(number, part)| {
                 let field = part.strip_prefix("until.").map(|path| {
                     let last = path.rsplit('.').next();
@@ -70,8 +74,11 @@ fn with_options(error: ClientError, has_json: bool) -> ClientError {
                     _ => part.to_owned(),
                 }
             });
-            let detail = parts.collect();
-            ClientError::Refused { status, detail }
+            ClientError::Refused {
+                status,
+                detail: parts.collect(),
+                closing,
+            }
         }
         other => other,
     }

@@ -1,13 +1,13 @@
 //! Error responses as problem details (RFC 9457): a JSON object with a sentence in `detail`.
 
 use abide_api::ErrorCode;
-use abide_core::Refusal;
+use abide_core::{Closing, Refusal};
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use super::body::json;
 use crate::tools::refusal_code;
-use abide_engine::store::StoreFault;
+use abide_engine::store::{StoreFault, closing_word};
 use abide_engine::text::refusal_sentence;
 
 /// Media type of problem details.
@@ -21,6 +21,8 @@ pub struct Problem {
     code: ErrorCode,
     status: StatusCode,
     detail: String,
+    /// Closing of the question that the request is about.
+    closing: Option<Closing>,
     tool_error: bool,
 }
 
@@ -66,6 +68,7 @@ impl Problem {
             code,
             status: status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             detail: detail.into(),
+            closing: None,
             tool_error: false,
         }
     }
@@ -94,7 +97,14 @@ faults!(std::io::Error, StoreFault, tokio::task::JoinError);
 
 impl From<&Refusal> for Problem {
     fn from(refusal: &Refusal) -> Self {
-        Self::new(refusal_code(refusal), refusal_sentence(refusal))
+        let closing = match refusal {
+            Refusal::QuestionClosed(_, closing) => Some(*closing),
+            _ => None,
+        };
+        Problem {
+            closing,
+            ..Self::new(refusal_code(refusal), refusal_sentence(refusal))
+        }
     }
 }
 
@@ -105,6 +115,7 @@ impl IntoResponse for Problem {
             r#type: format!("urn:abide:problem:{}", self.code.as_str()),
             title: title.into(),
             status: self.status.as_u16(),
+            closing: self.closing.map(|closing| closing_word(closing).into()),
             text: self.tool_error.then(|| self.detail.clone()),
             is_error: self.tool_error.then_some(true),
             detail: self.detail,

@@ -116,6 +116,7 @@ impl Abide {
         let invalid = |fault: xml::BlockError| ClientError::Refused {
             status: StatusCode::BAD_REQUEST,
             detail: fault.to_string(),
+            closing: None,
         };
         let blocks = xml::parse(text).map_err(invalid)?.blocks;
         let mut results = Vec::with_capacity(blocks.len());
