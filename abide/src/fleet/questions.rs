@@ -11,12 +11,11 @@ use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::machine_link::OtherMachines;
 use axum::body::Bytes;
-use axum::http::{Request, header};
+use axum::http::Method;
 use futures_util::future::join_all;
 use http_body_util::Full;
 
-use super::forward::{self, HOST};
-use crate::http::headers;
+use super::forward;
 
 /// Machines that are asked for their questions at once.
 const MAX_ASKED: usize = 64;
@@ -45,13 +44,7 @@ async fn questions_of(
     machine: MachineId,
     agent: Option<&Agent>,
 ) -> Option<Vec<QuestionDetails>> {
-    let request = Request::builder()
-        .uri("/v1/questions")
-        .header(header::HOST, HOST);
-    let request = match agent {
-        Some(agent) => request.header(headers::AGENT_HEADER, &*agent.0),
-        None => request.header(headers::PERSON_HEADER, "true"),
-    };
+    let request = forward::request(Method::GET, "/v1/questions", agent, true);
     let request = request.body(Full::new(Bytes::new())).ok()?;
     let (known, response) = forward::send_whole(machines, machine, request).await.ok()?;
     let page: QuestionPage = serde_json::from_slice(response.body()).ok()?;

@@ -9,13 +9,12 @@ use abide_core::fleet::{MachineId, Standing};
 use abide_engine::Handle;
 use abide_engine::machine_link::{CannotCall, OtherMachines};
 use axum::body::Bytes;
-use axum::http::{self, Request, Response, header};
+use axum::http::{self, Method, Response};
 use futures_util::future::join_all;
 use http_body_util::Full;
 use serde_json::Value;
 
-use super::forward::{self, HOST};
-use crate::http::headers;
+use super::forward;
 use crate::http::query_text::encoded;
 
 /// Machines that are searched at once.
@@ -124,11 +123,7 @@ impl SearchElsewhere<'_> {
         if let Some(cursor) = &place.cursor {
             path.push_str(&format!("&after={}", encoded(cursor)));
         }
-        let request = Request::builder().uri(path).header(header::HOST, HOST);
-        let request = match self.agent {
-            Some(agent) => request.header(headers::AGENT_HEADER, &*agent.0),
-            None => request.header(headers::PERSON_HEADER, "true"),
-        };
+        let request = forward::request(Method::GET, &path, self.agent, true);
         let request = request.body(Full::new(Bytes::new()));
         let (known, response) = forward::send_whole(machines, machine, request?).await?;
         page_of(known.name, &response)

@@ -23,7 +23,7 @@ use super::problem::Problem;
 use super::requester::Requester;
 use super::{BODY_LIMIT, ConnectedPeer, State, headers, login_ends};
 use crate::fleet;
-use crate::fleet::forward::{self, HOST};
+use crate::fleet::forward;
 use crate::tools;
 
 /// Headers of a request that are passed on.
@@ -35,8 +35,6 @@ const WEBSOCKET: [header::HeaderName; 4] = [
     header::SEC_WEBSOCKET_KEY,
     header::SEC_WEBSOCKET_VERSION,
 ];
-/// Times that a request is sent if the link breaks and the machine is alive, as after a restart of its daemon.
-const ATTEMPTS: usize = 2;
 
 /// Forwards a request that another machine answers; all others go on.
 pub async fn forward(Shared(state): Shared<State>, request: Request, next: Next) -> Response {
@@ -109,13 +107,9 @@ pub async fn joined_timer(
             (Method::POST, path, Value::Object(standby))
         }
     };
-    let request = hyper::Request::builder()
-        .method(method)
-        .uri(path)
-        .header(header::HOST, HOST)
-        .header(header::CONTENT_TYPE, "application/json");
-    let request = with_requester(request, requester);
-    let request = request.body(Full::new(body.to_string().into()));
+    let request = from_requester(method, &path, requester)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(body.to_string().into()));
     let request = request.map_err(|_| cannot_forward())?;
     let sent = forward::send(machines, timer.owner, request).await;
     let (known, response) = sent.map_err(|fault| cannot_call(&fault))?;
@@ -134,18 +128,12 @@ async fn forwarded(
     let body = Limited::new(body, BODY_LIMIT).collect().await;
     let body = body.map_err(|_| Problem::too_large("the body is too large to be forwarded"))?;
     let (path, body) = repeatable(parts, body.to_bytes());
-    let mut attempt = 1;
-    let (known, response) = loop {
-        let request = request(parts, &path, &requester, body.clone())?;
-        match forward::send(machines, machine, request).await {
-            Ok(answered) => break answered,
-            Err(CannotCall::Silent(_)) if attempt < ATTEMPTS && !machines.is_silent(machine) => {
-                attempt += 1;
-            }
-            Err(fault) => {
-                let known = known_session(state, parts, &requester).await;
-                return known.ok_or_else(|| cannot_call(&fault));
-            }
+    let request = request(parts, &path, &requester, body)?;
+    let (known, response) = match forward::send(machines, machine, request).await {
+        Ok(answered) => answered,
+        Err(fault) => {
+            let known = known_session(state, parts, &requester).await;
+            return known.ok_or_else(|| cannot_call(&fault));
         }
     };
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -229,10 +217,7 @@ fn request(
     requester: &Requester,
     body: Bytes,
 ) -> Result<hyper::Request<Full<Bytes>>, Problem> {
-    let mut request = hyper::Request::builder()
-        .method(parts.method.clone())
-        .uri(path)
-        .header(header::HOST, HOST);
+    let mut request = from_requester(parts.method.clone(), path, requester);
     let upgrades = parts.headers.contains_key(header::UPGRADE);
     let websocket = WEBSOCKET.into_iter().filter(|_| upgrades);
     for name in PASSED.into_iter().chain(websocket) {
@@ -243,17 +228,14 @@ fn request(
     if let Some(key) = parts.headers.get(headers::KEY_HEADER) {
         request = request.header(headers::KEY_HEADER, key);
     }
-    let request = with_requester(request, requester).body(Full::new(body));
+    let request = request.body(Full::new(body));
     request.map_err(|_| cannot_forward())
 }
 
 /// Request with the headers that say who has sent it.
-fn with_requester(request: Builder, requester: &Requester) -> Builder {
-    match &requester.agent {
-        Some(agent) => request.header(headers::AGENT_HEADER, &*agent.0),
-        None if requester.may_be_a_person() => request.header(headers::PERSON_HEADER, "true"),
-        None => request,
-    }
+fn from_requester(method: Method, path: &str, requester: &Requester) -> Builder {
+    let is_person = requester.may_be_a_person();
+    forward::request(method, path, requester.agent.as_ref(), is_person)
 }
 
 fn cannot_forward() -> Problem {

@@ -20,9 +20,6 @@ use super::{BadInput, Context, Execution, ToolCall, Work, refusal_sentence};
 use crate::fleet::forward;
 use crate::http::headers;
 
-/// Times that a call is sent if the link breaks and the machine is alive. A command has a key, so that it runs once.
-const ATTEMPTS: usize = 2;
-
 /// Machine that answers a call.
 pub(super) enum Place {
     /// This one, with these arguments.
@@ -197,33 +194,26 @@ struct ForwardedCall {
 
 impl ForwardedCall {
     async fn result(&self, target: MachineId) -> ToolResult {
-        for attempt in 1.. {
-            let Some(request) = self.request() else { break };
-            match forward::send_whole(&self.machines, target, request).await {
-                Ok((machine, response)) => return result_of(&machine, &response),
-                Err(CannotCall::Silent(_))
-                    if attempt < ATTEMPTS && !self.machines.is_silent(target) => {}
-                Err(fault) => return refused(&fault),
-            }
+        let Some(request) = self.request() else {
+            let text = "the call cannot be sent to another machine: its agent or key is not valid";
+            return ToolResult::error(ErrorCode::BadInput, text.into());
+        };
+        match forward::send_whole(&self.machines, target, request).await {
+            Ok((machine, response)) => result_of(&machine, &response),
+            Err(fault) => refused(&fault),
         }
-        let text = "the call cannot be sent to another machine: its agent or key is not valid";
-        ToolResult::error(ErrorCode::BadInput, text.into())
     }
 
-    /// Request to the same tool. Messages are appended here, so that they are not asked for there.
+    /// Request to the same tool, with a key, so that a command runs once. Messages are appended here, so that they are
+    /// not asked for there.
     fn request(&self) -> Option<Request<Full<Bytes>>> {
         let context = &self.context;
-        let mut request = Request::builder()
-            .method(Method::POST)
-            .uri(format!("/v1/tools/{}", self.tool))
-            .header(header::HOST, forward::HOST)
+        let agent = (!context.is_person).then_some(&context.agent);
+        let path = format!("/v1/tools/{}", self.tool);
+        let mut request = forward::request(Method::POST, &path, agent, context.is_person)
             .header(header::CONTENT_TYPE, "application/json")
             .header(headers::QUIET_HEADER, "true")
             .header(headers::KEY_HEADER, &self.key);
-        request = match context.is_person {
-            true => request.header(headers::PERSON_HEADER, "true"),
-            false => request.header(headers::AGENT_HEADER, &*context.agent.0),
-        };
         if let Some(standby) = context.standby {
             request = request.header(headers::STANDBY_HEADER, standby.0);
         }
