@@ -89,8 +89,8 @@ pub async fn joined_timer(
     body: &Map<String, Value>,
 ) -> Result<Option<Response>, Problem> {
     let text = |field: &str| body.get(field).and_then(Value::as_str);
-    let (Some(machines), Some(key)) = (state.handle.other_machines(), text("idempotency_key"))
-    else {
+    let key = text("idempotency_key").filter(|key| !key.trim().is_empty());
+    let (Some(machines), Some(key)) = (state.handle.other_machines(), key) else {
         return Ok(None);
     };
     let (agent, is_mission) = (requester.acting_agent(), text("mission").is_some());

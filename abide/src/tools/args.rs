@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use abide_api::arguments::{self, BadInput, Text};
+use abide_api::arguments::{self, BadInput, FilledText};
 use abide_core::Key;
 use abide_engine::search::Pattern;
 use abide_output::printable::is_invisible;
@@ -11,8 +11,8 @@ use abide_output::printable::is_invisible;
 use super::Context;
 
 /// Reads a regular expression.
-pub(super) fn pattern(field: &str, given: Option<Text>) -> Result<Option<Pattern>, BadInput> {
-    let Some(Text(text)) = given else {
+pub(super) fn pattern(field: &str, given: Option<String>) -> Result<Option<Pattern>, BadInput> {
+    let Some(text) = given else {
         return Ok(None);
     };
     let pattern = Pattern::new(&text).map_err(|fault| {
@@ -25,9 +25,11 @@ pub(super) fn pattern(field: &str, given: Option<Text>) -> Result<Option<Pattern
 }
 
 /// Working directory: relative to the agent's root folder, or to its home after `~`.
-pub(super) fn folder(given: Option<Text>, context: &Context) -> PathBuf {
-    let text = given.map(|text| text.0).filter(|text| !text.is_empty());
-    text.map_or_else(|| context.root.clone(), |text| full_path(&text, context))
+pub(super) fn folder(given: Option<FilledText>, context: &Context) -> PathBuf {
+    given.map_or_else(
+        || context.root.clone(),
+        |FilledText(text)| full_path(&text, context),
+    )
 }
 
 /// Absolute path: relative to the agent's root folder, or to its home after `~`.
@@ -43,7 +45,7 @@ pub(super) fn full_path(text: &str, context: &Context) -> PathBuf {
 }
 
 /// Idempotency key of a command: the caller's own, else that of the request.
-pub(super) fn key(given: Option<Text>, context: &Context) -> Option<Key> {
+pub(super) fn key(given: Option<FilledText>, context: &Context) -> Option<Key> {
     given
         .map(|key| format!("given:{}", key.0))
         .or_else(|| context.request_key.clone())

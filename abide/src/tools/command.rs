@@ -175,7 +175,10 @@ fn launch_field<L>(args: &CommandArgs<L>) -> Option<&'static str> {
     let given = [
         ("cwd", args.cwd.is_some()),
         ("env", args.env.is_some()),
-        ("stdin", args.stdin.is_some()),
+        (
+            "stdin",
+            args.stdin.as_ref().is_some_and(|stdin| !stdin.0.is_empty()),
+        ),
         ("sandbox", args.sandbox.is_some()),
         ("network", args.network.is_some()),
         ("needs", args.needs.is_some()),

@@ -113,7 +113,8 @@ async fn timer_target<'a>(
         let owner = machines.timer_owner(number).await;
         return Ok(owner.map(|owner| (name, owner)));
     }
-    let Some(key) = text("idempotency_key").filter(|_| name == "timer") else {
+    let key = text("idempotency_key").filter(|key| !key.trim().is_empty());
+    let Some(key) = key.filter(|_| name == "timer") else {
         return Ok(None);
     };
     let is_mission = text("mission").is_some_and(|mission| !mission.trim().is_empty());

@@ -5,7 +5,9 @@ mod presentation;
 
 use std::sync::Arc;
 
-use abide_api::arguments::{PauseTimerArgs, ReadTimerArgs, Text, TimerActionArgs, TimerArgs};
+use abide_api::arguments::{
+    FilledText, PauseTimerArgs, ReadTimerArgs, Text, TimerActionArgs, TimerArgs,
+};
 use abide_api::{
     ErrorCode, ReadTimerResult, TimerList, TimerResult, TimerStatus, ToolOutput, ToolResult,
 };
@@ -309,7 +311,7 @@ fn look(args: ReadTimerArgs) -> (Request, TimerCall) {
 async fn act(
     act: impl FnOnce() -> Result<Act, BadInput>,
     timer: Option<Text>,
-    reason: Option<Text>,
+    reason: Option<FilledText>,
     context: &Context,
     handle: &Handle,
 ) -> Read {

@@ -185,7 +185,9 @@ fn command_and_session_id_exclude_each_other() {
                 assert_eq!(engine.refused(tool, arguments).await, refusal);
             }
             for unknown in ["session_2rfb6nmq", "../etc"] {
-                let result = engine.call(tool, json!({"session_id": unknown})).await;
+                // Some clients leave unused fields empty.
+                let arguments = json!({"session_id": unknown, "command": "", "cwd": "", "env": {}, "stdin": ""});
+                let result = engine.call(tool, arguments).await;
                 assert_eq!(result.text, format!("Session '{unknown}' not found"));
                 assert_eq!(result.error, Some(ErrorCode::NotFound));
             }

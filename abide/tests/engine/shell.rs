@@ -460,6 +460,17 @@ fn same_idempotency_key_runs_once() {
 }
 
 #[test]
+fn empty_idempotency_key_is_no_key() {
+    with_engine(async |engine: Engine| {
+        for word in ["one", "two"] {
+            let arguments = json!({"command": format!("echo {word}"), "idempotency_key": ""});
+            let result = engine.call("shell", arguments).await;
+            assert!(result.text.contains(word), "{}", result.text);
+        }
+    });
+}
+
+#[test]
 fn long_output_is_shortened_with_a_pointer_to_the_log() {
     with_engine(async |engine| {
         let command = "awk 'BEGIN { for (i = 0; i < 20000; i++) print \"word\" i * 7919 % 10007 \" tail\" i }'";

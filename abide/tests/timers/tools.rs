@@ -194,6 +194,16 @@ fn empty_field_counts_as_missing() {
         assert_eq!(timer[filled], "something", "{timer}");
         assert!(timer[empty].is_null(), "{timer}");
     }
+    let mission =
+        |text: &str| json!({"total_duration": 600, "mission": text, "idempotency_key": ""});
+    let first = call(&abide, "timer", mission("first"));
+    let second = call(&abide, "timer", mission("second"));
+    assert_ne!(first["timer_id"], second["timer_id"]);
+    let all = call(&abide, "read_timer", json!({"timer_id": ""}));
+    assert_eq!(all["timers"].as_array().map(Vec::len), Some(4), "{all}");
+    let stop = json!({"timer_id": first["timer_id"], "reason": ""});
+    let stopped = call(&abide, "stop_timer", stop);
+    assert!(stopped["stop_reason"].is_null(), "{stopped}");
     let arguments = json!({"total_duration": 600, "reason": "", "mission": null});
     let sentence = refused(&abide, "timer", arguments);
     assert!(

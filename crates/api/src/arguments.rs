@@ -12,9 +12,9 @@ pub use tools::{
     TerminalSessionArgs, TimerActionArgs, TimerArgs, WaitArgs,
 };
 pub use value::{
-    AnySeconds, AnyText, ConditionFields, Env, FromArgument, IdleSeconds, NeededPermissions, Needs,
-    NetworkName, PositiveSeconds, SandboxLess, SandboxName, ShellSeconds, Text, TextOrNumber,
-    WholeNumber, Words, shown_text,
+    AnySeconds, AnyText, ConditionFields, Env, FilledText, FromArgument, IdleSeconds,
+    NeededPermissions, Needs, NetworkName, PositiveSeconds, SandboxLess, SandboxName, ShellSeconds,
+    Text, TextOrNumber, WholeNumber, Words, shown_text,
 };
 
 use serde_json::{Map, Value};
@@ -31,18 +31,21 @@ impl std::fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
-/// Takes a field out; `null` counts as absent, since many clients send it for that.
+/// Takes a field out. `null` counts as absent, and so does an empty value of a type for which it means nothing: some
+/// clients send every field and leave unused ones empty.
 fn take<T: FromArgument>(
     fields: &mut Map<String, Value>,
     name: &str,
 ) -> Result<Option<T>, BadInput> {
-    let value = fields.remove(name).filter(|value| !value.is_null());
+    let value = fields.remove(name);
+    let value = value.filter(|value| !value.is_null() && !T::is_unused(value));
     value.map(|value| T::read(name, value)).transpose()
 }
 
 /// All fields have been read: what is left belongs to none.
 fn finish(fields: Map<String, Value>, part: &str, known: &[&str]) -> Result<(), BadInput> {
-    match fields.into_iter().find(|(_, value)| !value.is_null()) {
+    let is_unused = |value: &Value| value.is_null() || value == "";
+    match fields.into_iter().find(|(_, value)| !is_unused(value)) {
         None => Ok(()),
         Some((field, _)) => Err(BadInput(format!(
             "`{}` is not a field of {part}; the fields are {}.",
@@ -102,6 +105,21 @@ mod tests {
             refused(json!({"timer_id": "x", "why": "y"})),
             "`why` is not a field of this tool; the fields are timer_id, reason."
         );
+    }
+
+    #[test]
+    fn empty_value_of_an_unused_field_counts_as_absent() {
+        let given = json!({
+            "session_id": "s", "cwd": "", "env": {}, "sandbox": "", "network": "", "idempotency_key": " ", "action": "",
+        });
+        let Value::Object(fields) = given else {
+            unreachable!("it is an object");
+        };
+        let read = ShellArgs::read(fields, "this tool").unwrap();
+        assert_eq!(read.session_id, Some(AnyText("s".into())));
+        assert_eq!((read.cwd, read.env), (None, None));
+        assert_eq!((read.sandbox, read.network), (None, None));
+        assert_eq!(read.idempotency_key, None);
     }
 
     #[test]

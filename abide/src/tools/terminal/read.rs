@@ -29,7 +29,7 @@ pub(in crate::tools) struct Read {
 }
 
 pub(super) fn read(args: ReadOutputArgs) -> Result<Read, BadInput> {
-    let until = pattern("until", args.until)?;
+    let until = pattern("until", args.until.map(|until| until.0))?;
     let since = match args.since {
         None => None,
         Some(TextOrNumber(text)) => Some(text.parse().map_err(|_| {

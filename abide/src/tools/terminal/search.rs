@@ -23,7 +23,7 @@ pub(in crate::tools) struct Search {
 }
 
 pub(super) fn read(args: SearchArgs) -> Result<Search, BadInput> {
-    let pattern = pattern("pattern", args.pattern)?.ok_or_else(|| {
+    let pattern = pattern("pattern", args.pattern.map(|text| text.0))?.ok_or_else(|| {
         BadInput("`pattern` is required and must be a regular expression; got nothing.".into())
     })?;
     Ok(Search {

@@ -7,9 +7,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
 use super::{
-    AnySeconds, AnyText, BadInput, ConditionFields, Env, FromArgument, IdleSeconds, Needs,
-    NetworkName, PositiveSeconds, SandboxName, ShellSeconds, Text, TextOrNumber, WholeNumber,
-    Words, arguments, field_name, finish, take,
+    AnySeconds, AnyText, BadInput, ConditionFields, Env, FilledText, FromArgument, IdleSeconds,
+    Needs, NetworkName, PositiveSeconds, SandboxName, ShellSeconds, Text, TextOrNumber,
+    WholeNumber, Words, arguments, field_name, finish, take,
 };
 
 /// The actions of `terminal_session`, in the order in which they are described.
@@ -51,7 +51,7 @@ arguments! {
         session_id: AnyText,
         timeout: L,
         /// Working directory.
-        cwd: Text,
+        cwd: FilledText,
         env: Env,
         stdin: AnyText,
         /// Characters per stream.
@@ -65,7 +65,7 @@ arguments! {
         needs: Needs,
         justification: Text,
         /// Repeated with the same key, a call only gets the first result.
-        idempotency_key: Text,
+        idempotency_key: FilledText,
     }
 
     /// Arguments of `terminal_session start`.
@@ -74,7 +74,7 @@ arguments! {
         /// start
         command: Text,
         /// start
-        cwd: Text,
+        cwd: FilledText,
         /// start
         env: Env,
         /// start: false separates stdout and stderr.
@@ -98,7 +98,7 @@ arguments! {
         /// start
         justification: Text,
         /// start: a call repeated with the same key runs nothing.
-        idempotency_key: Text,
+        idempotency_key: FilledText,
     }
 
     /// Arguments of `terminal_session read_output`.
@@ -113,7 +113,7 @@ arguments! {
         #[schemars(extend("default" = 0))]
         timeout_seconds: AnySeconds,
         /// read_output: wait for this regex.
-        until: Text,
+        until: FilledText,
         /// read_output: cursor of an earlier result; "0": all.
         since: TextOrNumber,
     }
@@ -200,13 +200,13 @@ arguments! {
         /// Complete when this holds: {"port": 3000 or "host:3000"}, {"url", "status", "body": regex}, {"file", "is": "present|gone|changed", "matches": regex}, {"session", "is": "ended"}, {"session", "output": regex}, {"command", "every": seconds} (exit code 0), {"all": […]}, {"any": […]}.
         until: ConditionFields,
         /// Repeated with the same key, a call waits on the first timer.
-        idempotency_key: Text,
+        idempotency_key: FilledText,
     }
 
     /// Arguments of `read_timer`.
     ReadTimerArgs {
         /// Default: all active timers.
-        timer_id: Text,
+        timer_id: FilledText,
         /// Also ended timers.
         include_ended: bool,
     }
@@ -215,7 +215,7 @@ arguments! {
     TimerActionArgs {
         #[schemars(required)]
         timer_id: Text,
-        reason: Text,
+        reason: FilledText,
     }
 
     /// Arguments of `pause_timer`.
@@ -225,7 +225,7 @@ arguments! {
         /// Seconds
         #[schemars(required, extend("maximum" = LONGEST))]
         pause_duration: PositiveSeconds,
-        reason: Text,
+        reason: FilledText,
     }
 
     /// Arguments of `read_messages`.

@@ -16,6 +16,11 @@ const TEXT_LIMIT: usize = 1 << 20;
 pub trait FromArgument: Sized {
     /// Checks the value of a field.
     fn read(field: &str, value: Value) -> Result<Self, BadInput>;
+
+    /// True for a value that says no more than an absent field.
+    fn is_unused(_: &Value) -> bool {
+        false
+    }
 }
 
 /// Defines types with the schema of their values.
@@ -44,6 +49,8 @@ macro_rules! values {
 values! {
     /// Text without NUL bytes.
     Text(String) = {"type": "string"};
+    /// Text without NUL bytes; blank text counts as absent.
+    FilledText(String) = {"type": "string"};
     /// Text that may hold anything.
     AnyText(String) = {"type": "string"};
     /// Text that some clients write as a number.
@@ -121,6 +128,10 @@ impl FromArgument for SandboxName {
             _ => Err(wrong(field, "\"read-only\" or \"workspace-write\"", &value)),
         }
     }
+
+    fn is_unused(value: &Value) -> bool {
+        value == ""
+    }
 }
 
 impl FromArgument for NetworkName {
@@ -133,6 +144,10 @@ impl FromArgument for NetworkName {
             ))),
             None => Err(wrong(field, "\"off\"", &value)),
         }
+    }
+
+    fn is_unused(value: &Value) -> bool {
+        value == ""
     }
 }
 
@@ -197,6 +212,16 @@ impl FromArgument for Text {
     }
 }
 
+impl FromArgument for FilledText {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        Text::read(field, value).map(|text| FilledText(text.0))
+    }
+
+    fn is_unused(value: &Value) -> bool {
+        value.as_str().is_some_and(|text| text.trim().is_empty())
+    }
+}
+
 impl FromArgument for AnyText {
     fn read(field: &str, value: Value) -> Result<Self, BadInput> {
         match value {
@@ -213,6 +238,10 @@ impl FromArgument for TextOrNumber {
             Value::Number(number) => Ok(TextOrNumber(number.to_string())),
             other => Err(wrong(field, "text", &other)),
         }
+    }
+
+    fn is_unused(value: &Value) -> bool {
+        value == ""
     }
 }
 
@@ -349,6 +378,10 @@ impl FromArgument for Env {
             env.push((name.into(), value));
         }
         Ok(Env(env))
+    }
+
+    fn is_unused(value: &Value) -> bool {
+        value.as_object().is_some_and(|names| names.is_empty())
     }
 }
 
