@@ -19,8 +19,10 @@ use serde_json::{Map, Value};
 use super::{BadInput, Context, condition, key, refused};
 use abide_engine::Handle;
 use abide_engine::store::{EndedQuery, TimerRow};
-use abide_engine::text::{seconds, timer_completion, timer_label, timer_not_found};
-use presentation::{changes, done, done_before, on_mission, progress, purpose, until_resumed};
+use abide_engine::text::{seconds, timer_completion, timer_not_found};
+use presentation::{
+    changes, done, done_before, on_mission, progress, purpose, until_resumed, why_stopped,
+};
 pub(crate) use presentation::{fields, row_fields, row_fields_now};
 
 /// Limit on a reason or mission, in bytes.
@@ -411,6 +413,7 @@ impl TimerTool {
                 done(handle, act, timer, row.as_ref(), self.channel).await
             }
             Why::Made | Why::Looked | Why::Completed | Why::Ended => {
+                let why = row.as_ref().map_or_else(String::new, why_stopped);
                 format!(
                     "Timer '{id}' is {}: {progress}.{reason}{last_look}{pause}",
                     timer.status.as_str()
@@ -546,8 +549,8 @@ impl TimerTool {
                     "Timer '{}' is {}.\n{}: {}",
                     row.id,
                     row.status,
-                    timer_label(&row),
-                    row.purpose
+                    purpose(Some(&row)),
+                    why_stopped(&row)
                 ),
             };
             let fields = row_fields(&row);

@@ -394,6 +394,21 @@ fn standby_on_a_paused_timer_is_refused_with_its_state() {
 }
 
 #[test]
+fn text_of_a_stopped_timer_tells_why_it_was_stopped() {
+    let abide = Abide::started();
+    let arguments = json!({"total_duration": 600, "mission": "m"});
+    let id = id_of(&call(&abide, "timer", arguments));
+    let stop = json!({"timer_id": id, "reason": "the build failed"});
+    call(&abide, "stop_timer", stop);
+    for tool in ["timer", "read_timer"] {
+        let answer = call(&abide, tool, json!({"timer_id": id}));
+        let text = answer["text"].as_str().expect("a text");
+        let why = "\nMission: m\nWhy: the build failed";
+        assert!(text.ends_with(why), "{tool}: {text}");
+    }
+}
+
+#[test]
 fn list_rounds_times_as_the_read_of_one_timer_does() {
     let abide = Abide::started();
     let arguments = json!({"total_duration": 600, "mission": "m"});

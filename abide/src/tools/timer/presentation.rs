@@ -108,6 +108,13 @@ pub(super) fn until_resumed(timer: &api::Timer) -> String {
     }
 }
 
+/// Line that tells why a timer was stopped.
+pub(super) fn why_stopped(row: &TimerRow) -> String {
+    let stopped = row.status == abide_api::TimerStatus::Stopped.as_str();
+    let why = row.stop_reason.as_ref().filter(|_| stopped);
+    why.map_or_else(String::new, |why| format!("\nWhy: {why}"))
+}
+
 /// Reason or mission of a timer, on a line of its own.
 pub(super) fn purpose(row: Option<&TimerRow>) -> String {
     row.map(|row| format!("\n{}: {}", timer_label(row), row.purpose))
