@@ -415,7 +415,7 @@ impl TimerTool {
             Why::Made | Why::Looked | Why::Completed | Why::Ended => {
                 let why = row.as_ref().map_or_else(String::new, why_stopped);
                 format!(
-                    "Timer '{id}' is {}: {progress}.{reason}{last_look}{pause}",
+                    "Timer '{id}' is {}: {progress}.{reason}{why}{last_look}{pause}",
                     timer.status.as_str()
                 )
             }
@@ -517,12 +517,14 @@ impl TimerTool {
             timer.changes = changes(handle, id).await;
         }
         let why = why.filter(|_| matches!(self.call, TimerCall::Timer));
+        let standby = timer.timeout_duration.0;
         TimerResult {
             timer,
             timeout: why.map(|why| why == Why::StandbyOver),
-            // The call did not wait for a timer that had already ended.
+            // The call did not wait for a timer that had already ended, and a wait that is shorter than the limit was
+            // not cut.
             effective_timeout: (self.client_limit)
-                .filter(|_| why.is_some_and(|why| why != Why::Ended))
+                .filter(|limit| *limit < standby && why.is_some_and(|why| why != Why::Ended))
                 .map(Into::into),
         }
     }
@@ -546,7 +548,7 @@ impl TimerTool {
                 (TimerCall::Done(act), _) => done_before(handle, *act, &row, self.channel).await,
                 (_, Some(_)) => timer_completion(&row),
                 (_, None) => format!(
-                    "Timer '{}' is {}.\n{}: {}",
+                    "Timer '{}' is {}.{}{}",
                     row.id,
                     row.status,
                     purpose(Some(&row)),

@@ -101,6 +101,12 @@ fn standby_is_limited_by_the_clients_timeout() {
             "{short}"
         );
         assert!(!text(&short).contains("limit of this client"), "{short}");
+        let brief = client.call("timer", json!({"timer_id": id, "total_duration": 0.01}));
+        assert_eq!(brief["structuredContent"]["status"], "completed", "{brief}");
+        assert!(
+            brief["structuredContent"]["effective_timeout"].is_null(),
+            "{brief}"
+        );
         let none = client.call("read_messages", json!({"timeout_seconds": 600}));
         assert_eq!(
             none["structuredContent"]["effective_timeout"], 0.5,
@@ -110,7 +116,6 @@ fn standby_is_limited_by_the_clients_timeout() {
             text(&none).starts_with("No messages came within 500ms (limit of this client)."),
             "{none}"
         );
-        client.call("stop_timer", json!({"timer_id": id}));
     }
 }
 
