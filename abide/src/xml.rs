@@ -365,6 +365,10 @@ fn parse_value(text: &str, schema: &Value) -> Result<Value, &'static str> {
         },
         Some("array") => match serde_json::from_str(trimmed) {
             Ok(value @ Value::Array(_)) => Ok(value),
+            // A list of words may be written as one text, such as `<keys>enter</keys>`.
+            Err(_) if schema["items"]["type"] == "string" && !trimmed.starts_with(['[', '<']) => {
+                Ok(Value::from(trimmed))
+            }
             _ => parse_list(trimmed).ok_or("a JSON list"),
         },
         _ => Ok(Value::String(text.to_owned())),
@@ -563,6 +567,15 @@ mod tests {
                 ["keys"],
             json!(["up", "enter"])
         );
+        for (written, read) in [
+            ("ctrl-c", json!("ctrl-c")),
+            (r#"["up", "enter"]"#, json!(["up", "enter"])),
+        ] {
+            let block = format!("<tool name='terminal_session'><keys>{written}</keys></tool>");
+            assert_eq!(one(&block)["keys"], read);
+        }
+        let broken = "<tool name='terminal_session'>\n<keys>[enter</keys></tool>";
+        wrong(broken, 2, "`keys` must be a JSON list");
         for inner in [
             "<port>3000",
             "<port>1</port><port>2</port>",
