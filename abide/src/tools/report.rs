@@ -303,10 +303,11 @@ pub(crate) fn leftovers(view: &SessionView, summary: &mut SessionSummary) -> Opt
         return survives_kill(view, summary);
     }
     let names = processes(view, summary)?;
-    Some(format!(
-        "still running in the background: {names}. It lives on in {} until it ends or is killed.",
-        view.id
-    ))
+    let fate = match summary.still_running.len() {
+        1 => format!("It lives on in {} until it ends or is killed.", view.id),
+        _ => format!("They live on in {} until they end or are killed.", view.id),
+    };
+    Some(format!("still running in the background: {names}. {fate}"))
 }
 
 /// Lists processes that should have been killed and are still alive.

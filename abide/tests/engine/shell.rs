@@ -255,6 +255,20 @@ fn background_processes_are_reported_and_keep_running() {
 }
 
 #[test]
+fn warning_about_two_background_processes_speaks_of_both() {
+    with_engine(async |engine| {
+        let command = "sleep 1000 & sleep 1000 & echo front";
+        let result = engine.call("shell", json!({"command": command})).await;
+        let fields = result.to_fields();
+        let session = fields["session_id"].as_str().expect("a session");
+        let said = format!("They live on in {session} until they end or are killed.");
+        assert!(result.text.contains(&said), "{}", result.text);
+        let kill = json!({"action": "kill", "session_id": session});
+        engine.call("terminal_session", kill).await;
+    });
+}
+
+#[test]
 fn missing_working_directory_is_fatal() {
     with_engine(async |engine| {
         let result = engine
