@@ -364,17 +364,18 @@ pub(super) fn waits_for_input_alone(session_folder: &Path) -> bool {
 pub(super) fn current_activity(handle: &Handle, view: &SessionView) -> Option<Activity> {
     let meta = folder::read_meta(&view.folder).ok().flatten()?;
     let now = facts::facts(&meta);
-    Some(activity(
-        &now,
-        handle.cpu_percent(view.id, &view.state, &now),
-    ))
+    let cpu = handle.cpu_percent(view.id, &view.state, &now);
+    Some(activity(&now, cpu, view.pty))
 }
 
-fn activity(now: &Facts, cpu: u32) -> Activity {
+fn activity(now: &Facts, cpu: u32, has_terminal: bool) -> Activity {
     Activity {
         waiting_for_input: now.waiting_for_input(),
         cpu,
-        doing: activity_text(Some(now), cpu),
+        doing: match (now.doing, has_terminal) {
+            (ProcessActivity::WaitingForInput, false) => "waiting for input".into(),
+            _ => activity_text(Some(now), cpu),
+        },
     }
 }
 

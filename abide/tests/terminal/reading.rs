@@ -382,3 +382,21 @@ fn full_screen_program_is_answered_with_its_screen() {
             .await;
     });
 }
+
+#[test]
+fn program_that_reads_from_a_pipe_does_not_wait_at_a_terminal() {
+    with_engine(|engine| async move {
+        for (pty, doing) in [
+            (false, "waiting for input"),
+            (true, "waiting for input at its terminal"),
+        ] {
+            let start = json!({"action": "start", "command": "cat", "pty": pty});
+            let started = engine.call(start).await;
+            assert_eq!(fact(&started, "doing"), json!(doing), "{}", started.text);
+            let id = fact(&started, "session_id");
+            engine
+                .call(json!({"action": "kill", "session_id": id}))
+                .await;
+        }
+    });
+}
