@@ -400,3 +400,28 @@ fn program_that_reads_from_a_pipe_does_not_wait_at_a_terminal() {
         }
     });
 }
+
+/// As `top` does: the whole screen is painted again and again without an alternate screen.
+#[test]
+fn program_that_paints_the_whole_screen_is_answered_with_its_screen() {
+    with_engine(|engine| async move {
+        let command = r"printf '\033[?1h\033=\033[?25l\033[H\033[2Jone\033[1;1Htwo'; read -s x; \
+            printf '\033[Hfour %s\nlast\033[J' $x; read -s y; printf '\033[?1l\033[?25h\n$ '; read z";
+        let start = json!({"action": "start", "command": command, "cols": 80, "rows": 24});
+        let started = engine.call(start).await;
+        let id = fact(&started, "session_id");
+        let screen = "two\n[cursor at row 1, column 4 (hidden); 80x24; full-screen program]";
+        assert!(started.text.ends_with(screen), "{}", started.text);
+        let send = json!({"action": "send_input", "session_id": id, "input": "Ann\n"});
+        let typed = engine.call(send.clone()).await;
+        let screen =
+            "four Ann\nlast\n[cursor at row 2, column 5 (hidden); 80x24; full-screen program]";
+        assert_eq!(typed.text, screen);
+        // After it the terminal shows lines.
+        let typed = engine.call(send).await;
+        assert!(typed.text.contains("$ \n[cursor: "), "{}", typed.text);
+        engine
+            .call(json!({"action": "kill", "session_id": id}))
+            .await;
+    });
+}

@@ -26,6 +26,9 @@ const FIRST_OUTPUT: usize = 64 << 10;
 const ALTERNATE_SCREEN: [&[u8]; 3] = [b"\x1b[?1049h", b"\x1b[?1047h", b"\x1b[?47h"];
 
 /// Reader that follows the output of one session.
+/// Escape sequences that a program such as `top` sends, which paints the whole screen without switching to another:
+/// cursor keys in their application form, and no cursor.
+const WHOLE_SCREEN: [&[u8]; 2] = [b"\x1b[?1h", b"\x1b[?25l"];
 pub(super) struct Reading {
     /// Directory of the session.
     folder: PathBuf,
@@ -160,13 +163,14 @@ impl Reading {
         }
     }
 
-    /// Returns whether a program has switched to the alternate screen in its first output.
+    /// Returns whether the first output looks like that of a full-screen program.
     pub fn has_full_screen_program(&self) -> bool {
         let mut pieces = self.log.pieces(0, None);
         let mut bytes = Vec::new();
         let read = pieces.next_into(FIRST_OUTPUT, &mut bytes);
-        let enters = |sequence: &&[u8]| memchr::memmem::find(&bytes, sequence).is_some();
-        read.is_ok_and(|next| next.is_some()) && ALTERNATE_SCREEN.iter().any(enters)
+        let has = |sequence: &&[u8]| memchr::memmem::find(&bytes, sequence).is_some();
+        read.is_ok_and(|next| next.is_some())
+            && (ALTERNATE_SCREEN.iter().any(has) || WHOLE_SCREEN.iter().all(has))
     }
 
     /// Carries out a rule until it answers, or until there are more than `seen` bytes.

@@ -74,7 +74,7 @@ fn about(seen: &Snapshot) -> String {
         words.push_str(" (hidden)");
     }
     words.push_str(&format!("; {}x{}", seen.size.cols, seen.size.rows));
-    if seen.alternate {
+    if seen.modes.full_screen {
         words.push_str("; full-screen program");
     }
     if let Some(title) = &seen.title {

@@ -101,7 +101,8 @@ pub struct Modes {
     pub application_cursor: bool,
     /// The program receives mouse events.
     pub mouse: bool,
-    /// The program uses the alternate screen.
+    /// The program paints the whole screen: it uses the alternate screen, or has the cursor keys for itself and shows
+    /// no cursor, as `top` does.
     pub full_screen: bool,
 }
 
@@ -194,7 +195,8 @@ impl Screen {
             bracketed_paste: mode.contains(TermMode::BRACKETED_PASTE),
             application_cursor: mode.contains(TermMode::APP_CURSOR),
             mouse: mode.intersects(TermMode::MOUSE_MODE),
-            full_screen: mode.contains(TermMode::ALT_SCREEN),
+            full_screen: mode.contains(TermMode::ALT_SCREEN)
+                || (mode.contains(TermMode::APP_CURSOR) && !mode.contains(TermMode::SHOW_CURSOR)),
         }
     }
 
