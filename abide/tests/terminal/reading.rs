@@ -425,3 +425,23 @@ fn program_that_paints_the_whole_screen_is_answered_with_its_screen() {
             .await;
     });
 }
+
+#[test]
+fn equal_lines_are_one_line_with_a_count() {
+    with_engine(|engine| async move {
+        let command = "printf 'one\\n'; yes same | head -n 30; printf 'two\\n'";
+        let start = json!({"action": "start", "command": command, "pty": false});
+        let started = engine.call(start).await;
+        let shown = "\n[stdout] one\n[stdout] same [×30]\n[stdout] two\n[exited";
+        assert!(started.text.contains(shown), "{}", started.text);
+        let id = fact(&started, "session_id");
+        let read = json!({"action": "read_output", "session_id": id, "since": "0"});
+        let read = engine.call(read).await;
+        assert!(
+            read.text.contains("\n[stdout] same [×30]\n"),
+            "{}",
+            read.text
+        );
+        assert_eq!(fact(&read, "lines"), json!(32));
+    });
+}

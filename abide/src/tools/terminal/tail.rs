@@ -7,6 +7,9 @@ use abide_core::Millis;
 use crate::tools::report;
 use crate::unread_lines::{Cursor, Page};
 
+/// Equal lines in a row that are shown one by one. Two are often the echo of a typed line and the answer to it.
+const EQUAL_LINES_SHOWN: usize = 2;
+
 /// Lines that a read returns.
 #[derive(Default)]
 pub(super) struct Found {
@@ -22,7 +25,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// The lines as text, each with its line end.
+    /// The lines as text, each with its line end. A run of equal lines is one line with a count.
     pub fn text(&self) -> String {
         let mut text = String::new();
         if let Some((skipped, since)) = self.skipped {
@@ -30,9 +33,13 @@ impl Found {
                 "[… {skipped} earlier lines; read_output with since=\"{since}\" has them …]\n"
             ));
         }
-        for line in &self.lines {
-            text.push_str(line);
-            text.push('\n');
+        // A prompt is shown as it is.
+        let (complete, prompt) = match self.cursor.is_within_line() {
+            true => self.lines.split_at(self.lines.len().saturating_sub(1)),
+            false => self.lines.split_at(self.lines.len()),
+        };
+        for run in complete.chunk_by(|a, b| a == b).chain(prompt.chunks(1)) {
+            push_run(&mut text, &run[0], run.len());
         }
         text
     }
@@ -56,6 +63,20 @@ impl Found {
         let limit = self.cut.filter(|_| unmatched)?;
         let cut = report::cut_at(limit);
         Some(format!("\n[still running; no match in {cut}]"))
+    }
+}
+
+/// Appends `count` equal lines. Up to [`EQUAL_LINES_SHOWN`] stay as they are.
+fn push_run(text: &mut String, line: &str, count: usize) {
+    if count <= EQUAL_LINES_SHOWN {
+        for _ in 0..count {
+            text.push_str(line);
+            text.push('\n');
+        }
+    } else if line.is_empty() {
+        text.push_str(&format!("[{count} blank lines]\n"));
+    } else {
+        text.push_str(&format!("{line} [×{count}]\n"));
     }
 }
 
@@ -111,5 +132,31 @@ impl Tail {
             matched,
             cut: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(lines: &[&str], cursor: &str) -> Found {
+        Found {
+            lines: lines.iter().map(ToString::to_string).collect(),
+            cursor: cursor.parse().unwrap(),
+            ..Found::default()
+        }
+    }
+
+    #[test]
+    fn run_of_equal_lines_is_one_line_with_a_count() {
+        let lines = ["a", "b", "b", "c", "c", "c", "", "", "", "a"];
+        let text = found(&lines, "20").text();
+        assert_eq!(text, "a\nb\nb\nc [×3]\n[3 blank lines]\na\n");
+    }
+
+    #[test]
+    fn prompt_is_not_counted_with_the_lines_before_it() {
+        let text = found(&["$ ", "$ ", "$ ", "$ "], "11P").text();
+        assert_eq!(text, "$  [×3]\n$ \n");
     }
 }
