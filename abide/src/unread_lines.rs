@@ -4,7 +4,7 @@ use std::io;
 
 use abide_output::lines::ResumeState;
 use abide_output::lines::{Chunk, LineReader, MAX_LINE_BYTES, Stream};
-pub use abide_output::lines::{Cursor, Page, PartialLine};
+pub use abide_output::lines::{Cursor, MAX_PAGE_BYTES, Page, PartialLine};
 
 use abide_session::log::{self, Log, Piece, Pieces};
 

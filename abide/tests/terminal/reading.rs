@@ -445,3 +445,17 @@ fn equal_lines_are_one_line_with_a_count() {
         assert_eq!(fact(&read, "lines"), json!(32));
     });
 }
+
+#[test]
+fn long_response_is_limited_in_bytes() {
+    with_engine(|engine| async move {
+        let command = "awk 'BEGIN { for (i = 0; i < 60; i++) printf \"%03000d\\n\", i }'";
+        let start = json!({"action": "start", "command": command, "pty": false});
+        let started = engine.call(start).await;
+        let (_, shown) = started.text.split_once('\n').expect("lines");
+        assert!(shown.len() < 40_000, "{} bytes", shown.len());
+        assert!(shown.starts_with("[… "), "{}", &shown[..200]);
+        assert!(shown.contains("read_output with since=\"0\" has them"));
+        assert!(shown.contains("59\n[exited"), "{shown}");
+    });
+}

@@ -20,7 +20,7 @@ pub const MAX_LINE_BYTES: usize = 64 << 10;
 /// Maximum number of characters shown of one line.
 const MAX_LINE_CHARS: usize = 4_000;
 /// Bytes of text after which a page is full, even if it has few lines.
-const MAX_PAGE_BYTES: usize = 128 << 10;
+pub const MAX_PAGE_BYTES: usize = 128 << 10;
 
 /// Source of bytes in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,21 +14,23 @@ use abide_engine::search::Pattern;
 use abide_session::folder;
 use abide_session::log::Log;
 
-use super::tail::{Found, Tail};
+use super::tail::{Found, Tail, TailLimits};
 use crate::tools::report;
-use crate::unread_lines::{self, Cursor, Page, PartialLine, ReadState};
+use crate::unread_lines::{self, Cursor, MAX_PAGE_BYTES, Page, PartialLine, ReadState};
 
 /// Lines read at once while searching for a pattern.
 const STRIDE: usize = 1_000;
+/// Size of a response to a start or to input, in bytes.
+const RESPONSE_BYTES: usize = 32 << 10;
 /// Bytes of the first output in which a full-screen program is recognised.
 const FIRST_OUTPUT: usize = 64 << 10;
 /// Escape sequences that switch to the alternate screen.
 const ALTERNATE_SCREEN: [&[u8]; 3] = [b"\x1b[?1049h", b"\x1b[?1047h", b"\x1b[?47h"];
-
-/// Reader that follows the output of one session.
 /// Escape sequences that a program such as `top` sends, which paints the whole screen without switching to another:
 /// cursor keys in their application form, and no cursor.
 const WHOLE_SCREEN: [&[u8]; 2] = [b"\x1b[?1h", b"\x1b[?25l"];
+
+/// Reader that follows the output of one session.
 pub(super) struct Reading {
     /// Directory of the session.
     folder: PathBuf,
@@ -152,7 +154,11 @@ impl Reading {
                 rule.output(SystemClock.mono(), unread);
             }
         }
-        let mut tail = Tail::new(self.within(from)?, most);
+        let limits = TailLimits {
+            lines: most,
+            bytes: RESPONSE_BYTES,
+        };
+        let mut tail = Tail::new(self.within(from)?, limits);
         loop {
             let page = self.page(tail.cursor, STRIDE, PartialLine::Emit).await?;
             tail.cursor = page.cursor;
@@ -202,7 +208,11 @@ impl Reading {
         until: Mono,
     ) -> io::Result<Found> {
         let from = self.within(from)?;
-        let mut tail = Tail::new(from, most);
+        let limits = TailLimits {
+            lines: most,
+            bytes: MAX_PAGE_BYTES,
+        };
+        let mut tail = Tail::new(from, limits);
         loop {
             let page = self.page(tail.cursor, STRIDE, PartialLine::Hold).await?;
             let (full, open, seen) = (page.full, page.open, page.seen);

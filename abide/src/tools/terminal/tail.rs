@@ -91,33 +91,47 @@ impl From<Page> for Found {
     }
 }
 
-/// Buffer of the last `most` lines.
+/// Buffer of the last lines.
 pub(super) struct Tail {
     from: Cursor,
     /// Cursor up to which the log was read.
     pub cursor: Cursor,
     lines: VecDeque<String>,
-    most: usize,
+    /// Size of the lines in bytes.
+    bytes: usize,
+    limits: TailLimits,
     skipped: usize,
+}
+
+/// Limits of the lines that a [`Tail`] keeps. The last line is always kept.
+#[derive(Clone, Copy)]
+pub(super) struct TailLimits {
+    pub lines: usize,
+    pub bytes: usize,
 }
 
 impl Tail {
     /// Empty buffer that begins at this cursor.
-    pub fn new(from: Cursor, most: usize) -> Self {
+    pub fn new(from: Cursor, limits: TailLimits) -> Self {
         Tail {
             from,
             cursor: from,
             lines: VecDeque::new(),
-            most,
+            bytes: 0,
+            limits,
             skipped: 0,
         }
     }
 
-    /// Appends lines, and drops the oldest beyond the limit.
+    /// Appends lines, and drops the oldest beyond the limits.
     pub fn extend(&mut self, lines: Vec<String>) {
+        self.bytes += lines.iter().map(String::len).sum::<usize>();
         self.lines.extend(lines);
-        while self.lines.len() > self.most {
-            self.lines.pop_front();
+        while self.lines.len() > self.limits.lines
+            || (self.bytes > self.limits.bytes && self.lines.len() > 1)
+        {
+            let dropped = self.lines.pop_front();
+            self.bytes -= dropped.map_or(0, |line| line.len());
             self.skipped += 1;
         }
     }
@@ -158,5 +172,19 @@ mod tests {
     fn prompt_is_not_counted_with_the_lines_before_it() {
         let text = found(&["$ ", "$ ", "$ ", "$ "], "11P").text();
         assert_eq!(text, "$  [×3]\n$ \n");
+    }
+
+    #[test]
+    fn lines_beyond_the_byte_limit_are_skipped_but_for_the_last() {
+        let limits = TailLimits {
+            lines: 100,
+            bytes: 10,
+        };
+        let mut tail = Tail::new(Cursor::default(), limits);
+        tail.extend(vec!["12345".into(), "67890".into(), "1".into()]);
+        tail.extend(vec!["long ".repeat(10)]);
+        let found = tail.found(Cursor::at(60), None);
+        assert_eq!(found.lines, ["long ".repeat(10)]);
+        assert_eq!(found.skipped, Some((3, Cursor::default())));
     }
 }
