@@ -235,3 +235,11 @@ test('checks of a condition are listed with their timer and not among the finish
   await card.getByRole('link', { name: 'tea' }).click();
   await expect(page.getByRole('region', { name: 'Checks of its command' }).getByRole('listitem').first()).toContainText('false');
 });
+
+test('output in the reason why a wait ended is shown as output', async ({ abide, inside: page }) => {
+  const session = await abide.session('echo two  mangos; exit 3');
+  const [id] = await abide.timers({ total_duration: 600, reason: 'tea', until: { session, output: 'plum' } });
+  await page.goto(`http://${abide.address()}/timers/${id ?? ''}`);
+  const condition = page.getByRole('region', { name: 'Condition' });
+  await expect(condition.getByRole('group', { name: 'Last lines' })).toHaveText('two  mangos');
+});

@@ -121,6 +121,21 @@ export function Tail({ lines, label, unwrapped, empty = 'No output yet' }: TailP
   );
 }
 
+/** Everything in a text of the daemon up to the output of a command. */
+const BEFORE_OUTPUT = /^[^]*?(?:\nLast lines:|Its last output:)\n/;
+
+/** A text of the daemon, with the output of a command in it as output. */
+export function TextWithOutput({ text }: { text: string }) {
+  const head = BEFORE_OUTPUT.exec(text)?.[0];
+  if (head === undefined) return <Exact text={text} className="prose" />;
+  return (
+    <>
+      <Exact text={head.trimEnd()} className="prose" />
+      <Tail lines={text.slice(head.length).split('\n')} label="Last lines" />
+    </>
+  );
+}
+
 /** `5m ago`, updated every second. */
 export function Ago({ stamp }: { stamp: number }) {
   const now = useSecond();

@@ -12,7 +12,7 @@ import type { Delivery, Message } from '../wire';
 import { AgentFilter } from '../parts/agent-filter';
 import { Empty, CommandExample } from '../parts/empty';
 import { Link } from '../parts/link';
-import { Ago, Exact, Tail } from '../parts/text';
+import { Ago, Exact, TextWithOutput } from '../parts/text';
 
 type Which = 'all' | 'unseen' | 'failed';
 /** Messages that are added to the list at a time. */
@@ -102,7 +102,7 @@ function MessageCard({ id }: { id: string }) {
   const { deliveries } = message;
   return (
     <article className="card message" tabIndex={-1} data-stop aria-label={`Message to ${message.agent}`}>
-      <Text text={message.text} />
+      <TextWithOutput text={message.text} />
       <div className="message-head">
         {message.seen_at === null ? (
           <span className="chip warn">Not seen</span>
@@ -146,21 +146,6 @@ function MessageCard({ id }: { id: string }) {
     </article>
   );
 }
-
-/** The text, with the output of a command in it as output. */
-function Text({ text }: { text: string }) {
-  const head = OUTPUT.exec(text)?.[0];
-  if (head === undefined) return <Exact text={text} className="prose" />;
-  return (
-    <>
-      <Exact text={head.trimEnd()} className="prose" />
-      <Tail lines={text.slice(head.length).split('\n')} label="Last lines" />
-    </>
-  );
-}
-
-/** Everything up to the output of a command. */
-const OUTPUT = /^[^]*?(?:\nLast lines:|Its last output:)\n/;
 
 function DeliveryLine({ delivery }: { delivery: Delivery }) {
   const second = useSecond();

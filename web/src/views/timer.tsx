@@ -15,7 +15,7 @@ import { isOpen, type Message, type Session, type Timer } from '../wire';
 import { Empty } from '../parts/empty';
 import { Link } from '../parts/link';
 import { SessionState } from '../parts/session';
-import { Exact, OneLine, WholeText } from '../parts/text';
+import { Exact, OneLine, TextWithOutput, WholeText } from '../parts/text';
 import { completionReason, TimeLeft, PausedUntil, purpose, Standby, TimerBar, TimerButtons, TimerState } from '../parts/timer';
 
 /** A timer of the cache; an ended timer is not in the cache and is fetched. */
@@ -108,9 +108,9 @@ export function TimerView({ id }: { id: string }) {
               <Exact text={conditionWords(timer.until)} />
             </p>
             {(timer.last_look ?? timer.seen) && (
-              <p className="soft small">
-                Last check: <Exact text={timer.last_look ?? timer.seen ?? ''} className="prose" />
-              </p>
+              <div className="soft small">
+                Last check: <TextWithOutput text={timer.last_look ?? timer.seen ?? ''} />
+              </div>
             )}
           </section>
         )}
