@@ -226,7 +226,7 @@ test('filters and the order of timers are part of the address', async ({ abide, 
   await expect(page.getByRole('tab', { name: 'History' })).toHaveAttribute('aria-selected', 'true');
 });
 
-test('checks of a condition are listed with their timer and not among the finished sessions', async ({ abide, inside: page }) => {
+test('checks of a condition are listed with their timer and not among the other sessions', async ({ abide, inside: page }) => {
   await abide.ask('POST', '/v1/tools/shell', { command: 'echo one' });
   await abide.timers({ total_duration: 600, reason: 'tea', until: { command: 'false', every: 0.2 } });
   const card = page.getByRole('article', { name: 'tea' });
@@ -234,6 +234,21 @@ test('checks of a condition are listed with their timer and not among the finish
   await expect(page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem')).toHaveText([/echo one/]);
   await card.getByRole('link', { name: 'tea' }).click();
   await expect(page.getByRole('region', { name: 'Checks of its command' }).getByRole('listitem').first()).toContainText('false');
+  await page.keyboard.press('3');
+  const rows = page.getByRole('list', { name: 'Sessions' }).getByRole('listitem');
+  await expect(rows).toHaveText([/echo one/]);
+  await page.getByRole('combobox', { name: 'Filter' }).selectOption('Condition checks');
+  await expect(rows.first()).toContainText('false');
+  await expect(page).toHaveURL(/\/sessions\?state=checks$/);
+});
+
+test('a check that runs is not counted as a running session', async ({ abide, inside: page }) => {
+  await abide.timers({ total_duration: 600, reason: 'tea', until: { command: 'sleep 600', every: 1 } });
+  await page.getByRole('article', { name: 'tea' }).getByRole('link', { name: 'tea' }).click();
+  await expect(page.getByRole('region', { name: 'Checks of its command' })).toContainText('Running');
+  await expect(page.getByRole('link', { name: 'Sessions', exact: true })).toBeVisible();
+  await page.keyboard.press('1');
+  await expect(page.getByRole('region', { name: 'Running sessions' })).toContainText('No running sessions');
 });
 
 test('output in the reason why a wait ended is shown as output', async ({ abide, inside: page }) => {

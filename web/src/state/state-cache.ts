@@ -1,6 +1,6 @@
 // The page's copy of the daemon's state: the lists as they were fetched, updated by events since then.
 
-import { isAlive, isOpen, type Message, type Pulse, type Question, type Session, type Timer } from '../wire';
+import { isAlive, isCheck, isOpen, type Message, type Pulse, type Question, type Session, type Timer } from '../wire';
 import { get, withQuery } from './api';
 import { now } from './clock';
 import { KeyedStore, type Later } from './keyed-store';
@@ -85,7 +85,7 @@ export class StateCache {
   private onQuestion: (question: Question) => void = () => undefined;
 
   constructor(later?: Later) {
-    this.sessions = new KeyedStore<CachedSession>((session) => session.session_id, later, isAlive);
+    this.sessions = new KeyedStore<CachedSession>((session) => session.session_id, later, (session) => isAlive(session) && !isCheck(session));
     this.pulses = new KeyedStore((pulse) => pulse.session_id, later);
     this.timers = new KeyedStore<CachedTimer>((timer) => timer.timer_id, later, isOpen);
     this.questions = new KeyedStore((question) => question.question_id, later);

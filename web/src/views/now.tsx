@@ -6,7 +6,7 @@ import type { KeyedStore } from '../state/keyed-store';
 import { firstN } from '../state/order';
 import { useIds, useTally, useEntry } from '../state/use';
 import { useValue } from '../state/value';
-import { isAlive, isOpen, type Message } from '../wire';
+import { isAlive, isCheck, isOpen, type Message } from '../wire';
 import { Empty, CommandExample } from '../parts/empty';
 import { Link } from '../parts/link';
 import { Machines } from '../parts/machines';
@@ -31,7 +31,8 @@ function openQuestions(store: KeyedStore<CachedQuestion>): string[] {
 }
 
 function running(store: KeyedStore<CachedSession>): string[] {
-  const sessions = firstN(store.all(), CARDS, isAlive, (a, b) => b.created_at - a.created_at);
+  const runs = (session: CachedSession) => isAlive(session) && !isCheck(session);
+  const sessions = firstN(store.all(), CARDS, runs, (a, b) => b.created_at - a.created_at);
   return sessions.map((session) => session.session_id);
 }
 
@@ -41,9 +42,6 @@ const endOf = (session: CachedSession) => session.ended_at ?? session.created_at
  * Agent name of the sessions in which abide runs wakers. The message shows their result, so they are not listed here.
  */
 const WAKER = 'waker';
-
-/** A command that is run for a condition. Its timer shows it; there may be one every second. */
-const isCheck = (session: CachedSession) => session.started_by !== undefined;
 
 /** Ended sessions, newest first. */
 function ended(store: KeyedStore<CachedSession>): string[] {

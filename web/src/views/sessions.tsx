@@ -9,7 +9,7 @@ import type { KeyedStore } from '../state/keyed-store';
 import { ordered } from '../state/order';
 import { useParam } from '../state/route';
 import { useIds, useEntry } from '../state/use';
-import { isAlive, type Match, type Session } from '../wire';
+import { isAlive, isCheck, type Match, type Session } from '../wire';
 import { AgentFilter } from '../parts/agent-filter';
 import { Empty, CommandExample } from '../parts/empty';
 import { PlusIcon } from '../parts/icons';
@@ -21,7 +21,7 @@ import { Ago, Exact, OneLine, Since } from '../parts/text';
 import { useRowHeight, Virtual } from '../parts/virtual';
 import { SessionStatistics } from './session-stats';
 
-type Which = 'all' | 'running' | 'ended';
+type Which = 'all' | 'running' | 'ended' | 'checks';
 /** A search starts when nothing has been typed for this long, in milliseconds. */
 const TYPING = 250;
 
@@ -52,7 +52,7 @@ function FilteredList() {
   const [state, setState] = useParam('state');
   const [agent, setAgent] = useParam('agent');
   const [place, setPlace] = useParam('in');
-  const which: Which = state === 'running' || state === 'ended' ? state : 'all';
+  const which: Which = state === 'running' || state === 'ended' || state === 'checks' ? state : 'all';
   const inLogs = place === 'logs';
   return (
     <>
@@ -91,6 +91,7 @@ function FilteredList() {
                   <option value="all">All</option>
                   <option value="running">Running</option>
                   <option value="ended">Ended</option>
+                  <option value="checks">Condition checks</option>
                 </select>
               </label>
               <AgentFilter store={stateCache.sessions} agent={agent} onChange={setAgent} />
@@ -102,11 +103,16 @@ function FilteredList() {
   );
 }
 
+function isOfKind(session: Session, which: Which): boolean {
+  if (which === 'checks' || isCheck(session)) return which === 'checks' && isCheck(session);
+  return which === 'all' || isAlive(session) === (which === 'running');
+}
+
 function List({ words, which, agent }: { words: string; which: Which; agent: string }) {
   const choose = useCallback(
     (store: KeyedStore<CachedSession>, before: string[]) => {
       const wanted = (session: CachedSession) =>
-        (which === 'all' || isAlive(session) === (which === 'running')) &&
+        isOfKind(session, which) &&
         (agent === '' || session.agent === agent) &&
         (words === '' || holds(session, words));
       // Running sessions come first.
@@ -121,7 +127,7 @@ function List({ words, which, agent }: { words: string; which: Which; agent: str
   const onEnd = useCallback(() => void stateCache.moreSessions().catch(() => undefined), []);
   useOlderOnes(words === '' ? agent : words);
   if (ids.length === 0) {
-    return words === '' && agent === '' && which !== 'ended' ? (
+    return words === '' && agent === '' && (which === 'all' || which === 'running') ? (
       <Empty title="No sessions yet">
         <span>Every command runs in a session, and its log is kept. Start one:</span>
         <CommandExample command="abide session start -- bash" />
