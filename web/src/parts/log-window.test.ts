@@ -27,20 +27,32 @@ describe('windowAt', () => {
 });
 
 describe('topFor', () => {
-  it('brings a line into sight', () => {
+  it('brings a whole line into sight', () => {
     for (const [line, total, even] of [
       [1, 2_000, true],
       [700, 2_000, true],
       [2_000, 2_000, false],
+      [1, 1_000_000, true],
+      [999, 1_000_000, true],
       [7_000, 1_000_000, true],
+      [999_999, 1_000_000, true],
+      [1, 1_000_000, false],
+      [7_000, 1_000_000, false],
       [99_999_999, 100_000_000, false],
     ] as const) {
-      const { from, to, anchor, y } = windowAt(topFor(line, 500, total, even), 500, total);
+      const { from, to, anchor, part, y } = windowAt(topFor(line, 500, total, even), 500, total);
       expect(line - 1).toBeGreaterThanOrEqual(from);
       expect(line - 1).toBeLessThan(to);
-      const place = y + (line - 1 - anchor) * ROW;
-      expect(place).toBeGreaterThanOrEqual(-ROW);
-      expect(place).toBeLessThanOrEqual(500);
+      const place = y + (line - 1 - anchor - part) * ROW;
+      expect(place).toBeGreaterThanOrEqual(-0.01);
+      expect(place).toBeLessThanOrEqual(500 - ROW + 0.01);
+    }
+  });
+
+  it('shows a line in the middle, however long the log is', () => {
+    for (const total of [2_000, 1_000_000]) {
+      const { anchor, part, y } = windowAt(topFor(700, 500, total, true), 500, total);
+      expect(y + (699.5 - anchor - part) * ROW).toBeCloseTo(250, 1);
     }
   });
 });

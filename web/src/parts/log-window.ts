@@ -41,12 +41,13 @@ export function windowAt(top: number, height: number, total: number): LogWindow 
   };
 }
 
-/** Scroll position that makes a line visible: in the middle, if all lines have the same height. */
+/** Scroll position that makes a whole line visible: in the middle, if all lines have the same height. */
 export function topFor(line: number, height: number, total: number, even: boolean): number {
-  const all = listHeight(total);
-  const way = Math.max(0, all - height);
-  const wanted = even && all === total * ROW ? (line - 0.5) * ROW - height / 2 : ((line - 0.5) / total) * way;
-  return Math.min(way, Math.max(0, wanted));
+  const way = Math.max(0, listHeight(total) - height);
+  const share = even
+    ? ((line - 0.5) * ROW - height / 2) / Math.max(1, total * ROW - height)
+    : (line - 1) / Math.max(1, total - 1);
+  return Math.min(1, Math.max(0, share)) * way;
 }
 
 /** The lines that a fragment such as `#L7` or `#L7-L12` names. */
