@@ -4,66 +4,52 @@ use serde_json::{Value, json};
 
 use super::args::ToolFormat;
 use super::{reference, show};
+use crate::mcp;
 use crate::tools::{ToolDescription, all, name_shell};
 use abide_engine::config::{Config, Paths};
 
+/// Prints what a model is offered with the configuration of this machine, or, as Markdown, everything that there is.
 pub fn print(format: ToolFormat) {
-    // A configuration that cannot be read names no shell.
+    // A configuration that cannot be read names no shell and no sandbox.
     let config = Paths::from_env().and_then(|paths| Config::load(&paths.config));
-    if let Ok(config) = config {
+    if let Ok(config) = &config {
         name_shell(&config.shell);
     }
+    let has_sandbox = config.is_ok_and(|config| config.sandbox.is_used());
     match format {
-        ToolFormat::Mcp => show::json(&json!({"tools": each(mcp)})),
-        ToolFormat::Openai => show::json(&each(openai)),
-        ToolFormat::Anthropic => show::json(&each(anthropic)),
-        ToolFormat::Xml => show::outln!("{}", xml().trim_end()),
+        ToolFormat::Mcp => show::json(&json!({"tools": mcp::tool_list(has_sandbox)})),
+        ToolFormat::Openai => show::json(&each(|tool| openai(tool, has_sandbox))),
+        ToolFormat::Anthropic => show::json(&each(|tool| anthropic(tool, has_sandbox))),
+        ToolFormat::Xml => show::outln!("{}", xml(has_sandbox).trim_end()),
         ToolFormat::Markdown => show::outln!("{}", reference::tools(all()).trim_end()),
     }
 }
 
-fn each(describe: fn(&ToolDescription) -> Value) -> Value {
+fn each(describe: impl Fn(&ToolDescription) -> Value) -> Value {
     all().iter().map(describe).collect()
 }
 
-fn mcp(tool: &ToolDescription) -> Value {
-    json!({
-        "name": tool.name,
-        "title": tool.title,
-        "description": tool.description(),
-        "inputSchema": (tool.input)(),
-        "outputSchema": abide_api::schema::without_descriptions((tool.output)()),
-        "annotations": {
-            "title": tool.title,
-            "readOnlyHint": tool.effect.read_only(),
-            "destructiveHint": tool.effect.destructive(),
-            "idempotentHint": tool.effect.idempotent(),
-            "openWorldHint": tool.effect.open_world(),
-        },
-    })
-}
-
-fn openai(tool: &ToolDescription) -> Value {
+fn openai(tool: &ToolDescription, has_sandbox: bool) -> Value {
     json!({
         "type": "function",
         "function": {
             "name": tool.name,
             "description": tool.description(),
-            "parameters": (tool.input)(),
+            "parameters": tool.input_for_models(has_sandbox),
         },
     })
 }
 
-fn anthropic(tool: &ToolDescription) -> Value {
+fn anthropic(tool: &ToolDescription, has_sandbox: bool) -> Value {
     json!({
         "name": tool.name,
         "description": tool.description(),
-        "input_schema": (tool.input)(),
+        "input_schema": tool.input_for_models(has_sandbox),
     })
 }
 
 /// Prompt text that lists the tools and explains how to call them.
-fn xml() -> String {
+fn xml(has_sandbox: bool) -> String {
     let mut text = String::from(
         "You have tools. To use one, write a block of this form, with one element for each field:\n\n\
          <tool name=\"shell\">\n  <command>ls -l</command>\n  <timeout>10</timeout>\n</tool>\n\n\
@@ -76,7 +62,7 @@ fn xml() -> String {
             tool.name,
             tool.description()
         ));
-        let schema = (tool.input)();
+        let schema = tool.input_for_models(has_sandbox);
         let required = schema["required"].as_array().cloned().unwrap_or_default();
         let Some(fields) = schema["properties"].as_object() else {
             continue;

@@ -51,5 +51,5 @@ pub use front::front;
 pub(crate) use http::HTTP_SESSION;
 pub use http::Http;
 pub use seal::Seal;
-pub use server::{Origin, Transport};
+pub use server::{Origin, Transport, tool_list};
 pub use stdio::serve;

@@ -23,8 +23,7 @@ use super::peer::Peer;
 use super::seal::Seal;
 use super::{client, prompt};
 use crate::tools;
-use abide_api::arguments::SANDBOX_FIELDS;
-use abide_api::schema::{for_models, without_descriptions};
+use abide_api::schema::without_descriptions;
 use abide_engine::peer;
 use abide_engine::{ConversationGuard, Handle};
 
@@ -212,11 +211,7 @@ impl Server {
 
     /// Answers `tools/list`.
     pub(super) fn tools(&self, modern: bool) -> ListToolsResult {
-        let tools = match self.handle.config().sandbox.is_used() {
-            true => &SANDBOX_TOOLS,
-            false => &TOOLS,
-        };
-        let mut tools = Vec::clone(tools);
+        let mut tools = tool_list(self.handle.config().sandbox.is_used()).to_vec();
         if self.handle.other_machines().is_some() {
             add_machine_argument(&mut tools);
         }
@@ -291,21 +286,21 @@ pub fn is_modern(version: Option<&ProtocolVersion>) -> bool {
     version.is_some_and(|version| !version.has_initialize())
 }
 
-/// Tools where a sandbox is configured.
-static SANDBOX_TOOLS: LazyLock<Vec<Tool>> =
-    LazyLock::new(|| tools::all().iter().map(published).collect());
-
-/// Tools where no sandbox is configured, without the arguments about it.
-static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
-    let mut tools = SANDBOX_TOOLS.clone();
-    for tool in &mut tools {
-        let schema = Arc::make_mut(&mut tool.input_schema);
-        if let Some(Value::Object(fields)) = schema.get_mut("properties") {
-            fields.retain(|name, _| !SANDBOX_FIELDS.contains(&name.as_str()));
-        }
+/// Tools of a machine, outside a fleet. Without a sandbox, they have no arguments about one.
+pub fn tool_list(has_sandbox: bool) -> &'static [Tool] {
+    match has_sandbox {
+        true => &SANDBOX_TOOLS,
+        false => &TOOLS,
     }
-    tools
-});
+}
+
+static SANDBOX_TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| published(true));
+static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| published(false));
+
+fn published(has_sandbox: bool) -> Vec<Tool> {
+    let tools = tools::all().iter();
+    tools.map(|tool| publish(tool, has_sandbox)).collect()
+}
 
 /// Adds the argument that chooses a machine to the tools that start commands. Models are told of it only in a fleet.
 fn add_machine_argument(tools: &mut [Tool]) {
@@ -322,7 +317,7 @@ fn add_machine_argument(tools: &mut [Tool]) {
     }
 }
 
-fn published(tool: &tools::ToolDescription) -> Tool {
+fn publish(tool: &tools::ToolDescription, has_sandbox: bool) -> Tool {
     let annotations = ToolAnnotations::with_title(tool.title)
         .read_only(tool.effect.read_only())
         .destructive(tool.effect.destructive())
@@ -331,7 +326,7 @@ fn published(tool: &tools::ToolDescription) -> Tool {
     let mut published = Tool::new(
         tool.name,
         tool.description(),
-        object(for_models((tool.input)())),
+        object(tool.input_for_models(has_sandbox)),
     );
     published.title = Some(tool.title.into());
     published.output_schema = Some(Arc::new(object(without_descriptions((tool.output)()))));

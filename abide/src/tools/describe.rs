@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use abide_api::arguments::{
-    ExecuteCommandArgs, PauseTimerArgs, ReadMessagesArgs, ReadTimerArgs, ShellArgs,
+    ExecuteCommandArgs, PauseTimerArgs, ReadMessagesArgs, ReadTimerArgs, SANDBOX_FIELDS, ShellArgs,
     TerminalSessionArgs, TimerActionArgs, TimerArgs,
 };
-use abide_api::schema::{tool_input, tool_output};
+use abide_api::schema::{for_models, tool_input, tool_output};
 use abide_api::{
     ExecuteCommandResult, ReadMessagesResult, ReadTimerResult, ShellResult, StartsCommand,
     TerminalSessionResult, TimerResult,
@@ -85,6 +85,15 @@ impl ToolDescription {
     pub fn description(&self) -> String {
         let shell = SHELL.get_or_init(|| program_name(&Config::default().shell));
         self.template.replace("{shell}", shell)
+    }
+
+    /// Schema of the arguments for models. Without a sandbox it has no arguments about one.
+    pub fn input_for_models(&self, has_sandbox: bool) -> Value {
+        let mut input = for_models((self.input)());
+        if let Some(fields) = input["properties"].as_object_mut().filter(|_| !has_sandbox) {
+            fields.retain(|name, _| !SANDBOX_FIELDS.contains(&name.as_str()));
+        }
+        input
     }
 }
 

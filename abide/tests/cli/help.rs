@@ -154,11 +154,31 @@ fn tools_prints_every_format() {
     assert_eq!(openai[0]["type"], "function");
     let anthropic = abide.json(["tools", "--format", "anthropic"]);
     assert_eq!(anthropic[0]["input_schema"]["type"], "object");
+    for input in [
+        &mcp["tools"][0]["inputSchema"],
+        &openai[0]["function"]["parameters"],
+        &anthropic[0]["input_schema"],
+    ] {
+        assert!(input["properties"]["command"].is_object(), "{input}");
+        assert!(input["properties"]["sandbox"].is_null(), "{input}");
+    }
     let xml = text(&abide.output(["tools", "--format", "xml"]).stdout);
     assert!(
         xml.contains("<tool name=\"shell\">") && xml.contains("- command (string)"),
         "{xml}"
     );
+    assert!(!xml.contains("- sandbox"), "{xml}");
+    // Where a sandbox is configured, models can ask for another one.
+    std::fs::create_dir_all(abide.path("abide")).unwrap();
+    std::fs::write(
+        abide.path("abide/config.toml"),
+        "[sandbox]\nmode = \"workspace-write\"\n",
+    )
+    .unwrap();
+    let mcp = abide.json(["tools", "--format", "mcp"]);
+    assert!(mcp["tools"][0]["inputSchema"]["properties"]["sandbox"].is_object());
+    let xml = text(&abide.output(["tools", "--format", "xml"]).stdout);
+    assert!(xml.contains("- sandbox"), "{xml}");
 }
 
 #[test]
