@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use clap::{Arg, Command};
 use clap_complete::Shell;
+use serde_json::Value;
 
 use super::show::outln;
 use crate::http::{self, IdKind};
@@ -108,7 +109,7 @@ pub fn print(paths: &Paths, root: Command, words: &[OsString]) -> bool {
     let Some((last, before)) = words.split_last() else {
         return false;
     };
-    let Some(arg) = argument_at(&root, before, last) else {
+    let Some((command, arg)) = argument_at(&root, before, last) else {
         return false;
     };
     let typed = match last.split_once('=') {
@@ -116,7 +117,7 @@ pub fn print(paths: &Paths, root: Command, words: &[OsString]) -> bool {
         None => last,
     };
     if let Some(kind) = kind(arg) {
-        print_ids(paths, kind, typed);
+        print_ids(paths, kind, typed, offered_sessions(command.get_name()));
         return true;
     }
     let values = arg.get_possible_values();
@@ -130,11 +131,33 @@ pub fn print(paths: &Paths, root: Command, words: &[OsString]) -> bool {
     !values.is_empty()
 }
 
-fn print_ids(paths: &Paths, kind: IdKind, typed: &str) {
+/// Sessions that a command can do something with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OfferedSessions {
+    All,
+    Alive,
+    Ended,
+}
+
+fn offered_sessions(command: &str) -> OfferedSessions {
+    match command {
+        "attach" | "extend" | "kill" | "resize" | "send" | "signal" => OfferedSessions::Alive,
+        "rm" => OfferedSessions::Ended,
+        _ => OfferedSessions::All,
+    }
+}
+
+fn print_ids(paths: &Paths, kind: IdKind, typed: &str, offered: OfferedSessions) {
     let Ok(known) = http::known_ids(&paths.http_socket(), &format!("kind={kind}")) else {
         return;
     };
-    for known in known["ids"].as_array().into_iter().flatten() {
+    let is_offered = |known: &&Value| match offered {
+        OfferedSessions::All => true,
+        OfferedSessions::Alive => known["ended"] != true,
+        OfferedSessions::Ended => known["ended"] == true,
+    };
+    let known = known["ids"].as_array().into_iter().flatten();
+    for known in known.filter(is_offered) {
         let text = |field: &str| one_line(known[field].as_str().unwrap_or_default());
         let about = text("about");
         for word in [text("name"), text("id")] {
@@ -145,8 +168,12 @@ fn print_ids(paths: &Paths, kind: IdKind, typed: &str) {
     }
 }
 
-/// Argument that the last word of a command line is, or the value of.
-fn argument_at<'a>(root: &'a Command, before: &[&str], last: &str) -> Option<&'a Arg> {
+/// Argument that the last word of a command line is, or the value of, and its command.
+fn argument_at<'a>(
+    root: &'a Command,
+    before: &[&str],
+    last: &str,
+) -> Option<(&'a Command, &'a Arg)> {
     let mut command = root;
     let mut option: Option<&Arg> = None;
     let mut positionals = 0;
@@ -166,14 +193,13 @@ fn argument_at<'a>(root: &'a Command, before: &[&str], last: &str) -> Option<&'a
             positionals += 1;
         }
     }
-    if let Some(option) = option {
-        return Some(option);
-    }
-    match last.split_once('=') {
+    let arg = match last.split_once('=') {
+        _ if option.is_some() => option,
         Some((name, _)) if name.starts_with("--") => named(command, name),
         _ if last.starts_with('-') => None,
         _ => command.get_positionals().nth(positionals),
-    }
+    };
+    arg.map(|arg| (command, arg))
 }
 
 fn named<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
@@ -209,7 +235,7 @@ mod tests {
     fn ids_are_completed_where_a_command_takes_one() {
         let at = |words: &[&str]| {
             let (last, before) = words.split_last().unwrap();
-            argument_at(&Cli::command(), before, last).and_then(kind)
+            argument_at(&Cli::command(), before, last).and_then(|(_, arg)| kind(arg))
         };
         let session = Some(IdKind::Session);
         assert_eq!(at(&["kill", ""]), session);

@@ -107,6 +107,7 @@ async fn sessions(state: &State, requester: &Requester) -> Vec<KnownId> {
                 id: view.id.to_string(),
                 name: view.name.as_ref().map(ToString::to_string),
                 about: about(&view.state.command),
+                ended: !view.is_alive(),
             };
             (view.state.created.0, id)
         })
@@ -129,6 +130,7 @@ fn id_elsewhere(session: Session) -> Option<(u64, KnownId)> {
         id: session.summary.session_id.0.to_string(),
         name: session.name,
         about: about(&format!("on {on}: {}", session.command)),
+        ended: session.ended_at.is_some() && session.summary.still_running.is_empty(),
     };
     Some((session.created_at, known))
 }
@@ -139,6 +141,7 @@ async fn questions(state: &State, requester: &Requester) -> Vec<KnownId> {
         id: question.id.to_string(),
         name: None,
         about: about(&question.command),
+        ended: false,
     });
     let mut known: Vec<KnownId> = known.collect();
     for question in fleet::questions(&state.handle, requester.agent.as_ref()).await {
@@ -148,6 +151,7 @@ async fn questions(state: &State, requester: &Requester) -> Vec<KnownId> {
             id: question.question_id.0.to_string(),
             name: None,
             about: about(&format!("on {on}: {}", question.command)),
+            ended: false,
         });
     }
     known
@@ -181,6 +185,7 @@ async fn timers(
             id: row.id.to_string(),
             name: None,
             about: about(&row.purpose),
+            ended: false,
         }));
         if !page.more || word == Some(LAST) {
             return Ok(known);
@@ -203,6 +208,7 @@ mod tests {
             id: id.to_owned(),
             name: name.map(str::to_owned),
             about: String::new(),
+            ended: false,
         };
         let all = vec![
             known("session_k3000001", Some("build")),

@@ -172,6 +172,17 @@ fn completion_offers_ids_and_names_and_starts_no_daemon() {
         stdout(&abide, &["complete", "--", "timer", "stop", "timer"]),
         format!("{timer}\tlater\n")
     );
+    // A command is offered the sessions that it can do something with.
+    abide.output(["run", "--name", "done", "--", "true"]);
+    let begins = |command: &str| {
+        let offered = stdout(&abide, &["complete", "--", command, "d"]);
+        let words = offered.lines().map(|line| line.split('\t').next().unwrap());
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(begins("logs"), ["done", "dev"]);
+    assert_eq!(begins("kill"), ["dev"]);
+    assert_eq!(begins("attach"), ["dev"]);
+    assert_eq!(begins("rm"), ["done"]);
     // Anything else may stand there, such as a file.
     let other = abide.output(["complete", "--", "run", "d"]);
     assert_eq!((other.status.code(), &*other.stdout), (Some(1), &b""[..]));

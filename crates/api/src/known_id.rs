@@ -22,4 +22,7 @@ pub struct KnownId {
     pub name: Option<String>,
     /// Command, reason, mission or question.
     pub about: String,
+    /// True for a session that has ended, with all its processes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
 }
