@@ -341,7 +341,7 @@ fn person_who_says_yes_gets_the_sandbox_the_permission_and_the_waker() {
     let (status, shown) = pty.end();
     assert!(status.success());
     // The client needs no further permission.
-    assert!(!shown.contains("To skip approval"), "{shown}");
+    assert!(!shown.contains("--approve"), "{shown}");
     let config = read(&abide.path("abide/config.toml"));
     let entry = "[[sandbox.for]]\nagent = \"claude-code\"\nmode = \"workspace-write\"\n";
     assert!(config.contains(entry), "{config}");
@@ -398,8 +398,17 @@ fn permission_entry_is_written_where_the_client_has_one() {
     let settings = home(&abide, ".claude/settings.json");
     let before = "{\n  // mine\n  \"permissions\": {\"allow\": [\"Bash(ls)\"]}\n}\n";
     put(&settings, before);
-    for client in ["claude-code", "codex", "gemini", "cursor"] {
-        done(&abide, &[client, "--approve", "--yes"]);
+    for (client, has_setting) in [
+        ("claude-code", true),
+        ("codex", true),
+        ("gemini", true),
+        ("cursor", false),
+    ] {
+        let offer = format!("`abide setup {client} --approve` lets it call the tools of abide");
+        let said = done(&abide, &[client, "--yes"]);
+        assert_eq!(said.contains(&offer), has_setting, "{said}");
+        let said = done(&abide, &[client, "--approve", "--yes"]);
+        assert!(!said.contains("--approve"), "{said}");
     }
     let text = read(&settings);
     assert!(

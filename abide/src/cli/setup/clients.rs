@@ -159,25 +159,11 @@ impl ClientName {
     }
 
     /// Further step for the person in the client, if there is one.
-    pub fn hint(self, without_approval: bool) -> Option<&'static str> {
+    pub fn hint(self) -> Option<&'static str> {
         match self {
             ClientName::Vscode => Some("In VS Code, `MCP: List Servers` shows and starts it."),
-            ClientName::Gemini if without_approval => {
-                Some("Gemini CLI starts servers only in trusted folders.")
-            }
-            ClientName::Gemini => Some(
-                "Gemini CLI starts servers only in trusted folders. To skip approval of each call, add to the entry: \"trust\": true",
-            ),
-            _ if without_approval => None,
-            ClientName::ClaudeCode => Some(
-                "To skip approval of each call, add to ~/.claude/settings.json: \
-                 \"permissions\": {\"allow\": [\"mcp__abide\"]}",
-            ),
-            ClientName::Codex => Some(
-                "To skip approval of each call, add under [mcp_servers.abide]: \
-                 default_tools_approval_mode = \"approve\"",
-            ),
-            ClientName::Cursor => None,
+            ClientName::Gemini => Some("Gemini CLI starts servers only in trusted folders."),
+            ClientName::ClaudeCode | ClientName::Codex | ClientName::Cursor => None,
         }
     }
 

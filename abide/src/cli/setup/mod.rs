@@ -429,17 +429,22 @@ fn print_result(
         return;
     };
     if args.undo {
-        outln!("\n{title} is restored to what it was.");
+        outln!("\nThe configuration of {title} is restored.");
     } else {
         outln!("\n{title} is set up as agent {agent}. Start or restart it to load abide.");
-        if let Some(hint) = client.hint(choices.without_approval) {
-            print_wrapped(hint);
+        if let Some(hint) = client.hint() {
+            outln!("{hint}");
         }
         for change in changes.iter().filter(|change| change.backup().exists()) {
             outln!("Copy of the original file: {}", change.backup().display());
         }
         let project = if args.project { " --project" } else { "" };
         let (abide, word) = (Launcher::for_people(), client.word());
+        if client.approval_question().is_some() && !choices.without_approval {
+            print_wrapped(&format!(
+                "`{abide} setup {word}{project} --approve` lets it call the tools of abide without asking you each time."
+            ));
+        }
         outln!("`{abide} setup {word}{project} --undo` removes abide from it.");
     }
 }
