@@ -96,24 +96,32 @@ fn row(session: &Value, now: u64) -> Row {
     ]
 }
 
-/// State of a session in at most two words, with its style.
+/// State of a session in a few words, the same as on the page, with its style.
 fn state(session: &Value) -> (String, anstyle::Style) {
     let left = session["still_running"]
         .as_array()
         .is_some_and(|left| !left.is_empty());
-    match session["status"].as_str() {
-        Some("running") => ("running".into(), show::GOOD),
-        Some("failed") => ("not started".into(), show::BAD),
-        Some(word @ ("unreachable" | "lost")) => (word.into(), show::BAD),
-        _ if left => ("background".into(), show::GOOD),
-        _ if session["end"] == "deadline" => ("timed out".into(), show::BAD),
+    let words = match (session["status"].as_str(), session["end"].as_str()) {
+        (Some("running"), _) => return ("running".into(), show::GOOD),
+        (Some("failed"), _) => "failed to start",
+        (Some("unreachable"), _) => "machine unreachable",
+        (Some("lost"), _) => "lost",
+        _ if left => return ("background processes".into(), show::GOOD),
+        (_, Some("deadline")) => "timed out",
+        (_, Some("idle_declined")) => "ended: no output",
+        (_, Some("user")) => "killed by a person",
+        (_, Some("agent")) => "killed by its agent",
+        (_, Some("inactivity")) => "closed: inactive",
+        (_, Some("out_of_memory")) => "out of memory",
+        (_, Some("sandbox")) => "ended by its sandbox",
         _ => match (session["exit_code"].as_i64(), session["signal"].as_i64()) {
-            (Some(0), _) => ("exited 0".into(), show::FAINT),
-            (Some(code), _) => (format!("exited {code}"), show::BAD),
-            (_, Some(signal)) => (format!("signal {signal}"), show::BAD),
-            _ => ("lost".into(), show::BAD),
+            (Some(0), _) => return ("exit code 0".into(), show::FAINT),
+            (Some(code), _) => return (format!("exit code {code}"), show::BAD),
+            (_, Some(signal)) => return (format!("signal {signal}"), show::BAD),
+            _ => "lost",
         },
-    }
+    };
+    (words.into(), show::BAD)
 }
 
 pub async fn kill(client: Client, kill: KillArgs) -> Result<u8, CliError> {
@@ -253,5 +261,29 @@ mod tests {
         let fresh = [session("running", 90_000), session("unreachable", 1)];
         assert_eq!(oldest_known(&fresh, now), None);
         assert_eq!(oldest_known(&[json!({"status": "running"})], now), None);
+    }
+
+    #[test]
+    fn endings_have_the_same_words_as_on_the_page() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../web/src/parts/session.tsx");
+        let page = std::fs::read_to_string(page).expect("the page's source");
+        let listed = page.split_once("const ENDS").expect("the words").1;
+        let listed = listed.split_once("};").expect("the end of the words").0;
+        let mut ends = 0;
+        for line in listed.lines() {
+            let Some((end, words)) = line.trim().split_once(": '") else {
+                continue;
+            };
+            let session = json!({"status": "exited", "end": end, "signal": 15});
+            let words = words.trim_end_matches("',");
+            // A lost session has no signal and no exit code.
+            let session = match end {
+                "lost" => json!({"status": "lost", "end": "lost"}),
+                _ => session,
+            };
+            assert_eq!(state(&session).0, words);
+            ends += 1;
+        }
+        assert_eq!(ends, 8);
     }
 }

@@ -12,7 +12,7 @@ fn c11_session_list_escapes_control_sequences() {
     let shown = text(&abide.output(["session", "list", "--all"]).stdout);
     assert!(shown.starts_with("SESSION"), "{shown}");
     assert!(
-        shown.contains("exited 4") && shown.contains("exited 0"),
+        shown.contains("exit code 4") && shown.contains("exit code 0"),
         "{shown}"
     );
     assert!(
@@ -55,7 +55,7 @@ fn session_that_failed_to_start_has_zero_duration() {
     assert_eq!(searched["duration"], 0.0, "{searched}");
     let rows = text(&abide.output(["session", "list", "--all"]).stdout);
     let row = rows.lines().find(|row| row.contains(id)).unwrap();
-    assert!(row.contains("not started"), "{row}");
+    assert!(row.contains("failed to start"), "{row}");
 }
 
 #[test]
