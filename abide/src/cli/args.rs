@@ -116,7 +116,7 @@ pub struct JsonArg {
 /// The `--agent` option.
 #[derive(Clone, Debug, Args)]
 pub struct AgentArg {
-    /// Act as this agent, which sees only its own sessions
+    /// Act as this agent, which sees only what it owns
     #[arg(long, env = "ABIDE_AGENT", hide_env_values = true, value_name = "NAME")]
     agent: Option<String>,
 }
