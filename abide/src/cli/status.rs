@@ -37,7 +37,7 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
             format!("{} open", number(&status["timers"]["running"])),
         ),
         (
-            "held by",
+            "containment",
             match status["containment"]["last_used"].as_str() {
                 Some(by) => by.to_owned(),
                 None => format!(
@@ -58,12 +58,12 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
     ];
     let heading = show::HEADING;
     for (name, value) in lines {
-        outln!("{heading}{name:<10}{heading:#} {value}");
+        outln!("{heading}{name:<11}{heading:#} {value}");
     }
     if let Some(trouble) = status["database"]["trouble"].as_str() {
         let bad = show::BAD;
         outln!(
-            "{heading}{:<10}{heading:#} {bad}{}{bad:#}",
+            "{heading}{:<11}{heading:#} {bad}{}{bad:#}",
             "database",
             one_line(trouble)
         );

@@ -68,7 +68,7 @@ fn bad_configuration_leaves_the_former_one_in_force() {
         shown.contains("The former configuration stays in force."),
         "{shown}"
     );
-    assert!(shown.contains("settings   read "), "{shown}");
+    assert!(shown.contains("settings    read "), "{shown}");
     // A person's command runs; an agent's does not, because its rules cannot be read.
     assert!(abide.output(["run", "--", "true"]).status.success());
     let said = shell(&abide, "echo hello");
