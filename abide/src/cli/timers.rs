@@ -207,12 +207,12 @@ fn print_stats(stats: &Value) {
         number("completed_by_impossible")
     );
     for (name, value) in [
-        ("made", number("made").to_string()),
+        ("created", number("made").to_string()),
         ("running", number("running").to_string()),
         ("completed", completed),
         ("stopped", number("stopped").to_string()),
-        ("waited", format!("{} in all", span("elapsed_total"))),
-        ("latest", format!("{} late", span("max_late"))),
+        ("waited", format!("{} in total", span("elapsed_total"))),
+        ("delay", format!("at most {}", span("max_late"))),
     ] {
         outln!("{heading}{name:<10}{heading:#} {value}");
     }
