@@ -492,7 +492,9 @@ impl Keeper {
                     true => Supervision::new(plan, &protected),
                     false => Supervision::of_layers(plan),
                 };
-                let watched = Watched::new(plan, made.sandboxed.by, protected);
+                let init = namespace.as_ref().map(|space| space.pid);
+                let init = init.filter(|_| made.entry.has_namespaces());
+                let watched = Watched::new(plan, init, protected);
                 Some((watched, supervision, plan.clone()))
             }
             _ => None,

@@ -17,6 +17,7 @@ pub mod gate_sockets;
 mod git;
 mod git_config;
 mod init;
+mod inside;
 mod layers;
 mod mounts;
 mod of_run;

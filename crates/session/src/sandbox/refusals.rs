@@ -10,10 +10,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-use abide_core::SandboxedBy;
 use rustix::fs::{Mode as Permissions, OFlags};
 
-use super::absent_names::AbsentNames;
+use super::absent_names::{AbsentNames, Making};
 use super::gate::Listed;
 use super::git::Protected;
 use super::plan::{Mode, Network, Plan};
@@ -92,9 +91,10 @@ pub(crate) struct Refusals {
 }
 
 impl Watched {
-    /// Records the state of the workspace before the command runs, in a sandbox that was made in this way.
-    pub fn new(plan: &Plan, by: SandboxedBy, protected: Protected) -> Self {
-        if by == SandboxedBy::Landlock {
+    /// Records the state of the workspace before the command runs. `init`: the init process of the sandbox, if it has
+    /// namespaces.
+    pub fn new(plan: &Plan, init: Option<i32>, protected: Protected) -> Self {
+        let Some(init) = init else {
             return Watched {
                 plan: plan.clone(),
                 protected: protected.paths,
@@ -102,8 +102,8 @@ impl Watched {
                 writable: only_landlock::writable(plan),
                 absent: AbsentNames::default(),
             };
-        }
-        let absent = AbsentNames::of(plan, &protected);
+        };
+        let absent = AbsentNames::of(plan, &protected, init);
         let mut writable: Vec<PathBuf> = ["/proc", "/dev", "/run", "/var/run"]
             .map(PathBuf::from)
             .to_vec();
@@ -135,14 +135,18 @@ impl Watched {
         is_protected || !self.writable.iter().any(|root| path.starts_with(root))
     }
 
-    /// True if a call would make a protected name.
-    fn makes_protected(&self, seen: &Notification, path: &Path) -> bool {
-        let is_there = makes_folder(seen.number) && path.is_dir();
-        let comes_with = || {
-            let from = renamed_path(seen);
-            from.is_some_and(|from| self.absent.comes_with(&from, &normal(path)))
-        };
-        makes_name(seen) && !is_there && (self.absent.has(path) || comes_with())
+    /// Protected name that a call would make.
+    fn protected_name(&self, seen: &Notification, path: &Path) -> Option<PathBuf> {
+        let call = making(seen)?;
+        if call != Making::Rename {
+            return self.absent.made(call, path, seen.pid);
+        }
+        let from = renamed_path(seen)?;
+        let made = self.absent.renamed(&from, path, seen.pid);
+        made.or_else(|| {
+            let is_exchange = exchanges(seen);
+            is_exchange.then(|| self.absent.renamed(path, &from, seen.pid))?
+        })
     }
 
     /// Names that programs outside obey, which the command has made.
@@ -195,15 +199,14 @@ impl Refusals {
         }
         let path = path_of(&seen);
         let address = address_of(&seen);
-        let is_protected =
-            (path.as_ref()).is_some_and(|path| self.watched.makes_protected(&seen, path));
-        let answer = match is_protected {
-            true => Response {
+        let name = (path.as_ref()).and_then(|path| self.watched.protected_name(&seen, path));
+        let answer = match name {
+            Some(_) => Response {
                 id: seen.id,
                 error: -libc::EROFS,
                 ..Response::default()
             },
-            false => Response {
+            None => Response {
                 id: seen.id,
                 flags: CONTINUE,
                 ..Response::default()
@@ -212,16 +215,15 @@ impl Refusals {
         // SAFETY: the kernel reads one structure of this size. It fails if the process has ended since, which may have given
         // its number to another.
         let is_valid = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND, &answer) } == 0;
-        let path = path.map(|path| normal(&path));
-        if is_protected {
+        if let Some(name) = name {
             self.count += u64::from(is_valid);
-            let is_new = |path: &PathBuf| is_valid && !self.not_made.contains(path);
-            let path = path.filter(is_new);
-            let path = path.filter(|_| self.not_made.len() < MOST_KEPT);
-            self.not_made.extend(path.clone());
-            return path.is_some();
+            let is_kept = self.not_made.contains(&name) || self.not_made.len() >= MOST_KEPT;
+            let is_new = is_valid && !is_kept;
+            self.not_made.extend(Some(name).filter(|_| is_new));
+            return is_new;
         }
-        self.may_have_made |= makes_name(&seen);
+        let path = path.map(|path| normal(&path));
+        self.may_have_made |= making(&seen).is_some();
         // `mkdir -p` attempts every folder of a path; one that exists is not refused.
         let is_there = |path: &Path| makes_folder(seen.number) && path.is_dir();
         let path = path.filter(|path| is_valid && self.watched.refuses(path) && !is_there(path));
@@ -320,18 +322,36 @@ fn in_one_line(path: &Path) -> Vec<u8> {
     line
 }
 
-/// True for a call that can make a file or folder.
-fn makes_name(seen: &Notification) -> bool {
-    let flags = match i64::from(seen.number) {
-        libc::SYS_connect | libc::SYS_unlinkat => return false,
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_unlink | libc::SYS_rmdir => return false,
-        libc::SYS_openat => seen.args[2],
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_open => seen.args[1],
-        _ => return true,
+/// Kind of a call that can make a file or folder.
+fn making(seen: &Notification) -> Option<Making> {
+    let opens = |flags: u64| match flags as i32 {
+        flags if flags & libc::O_CREAT == 0 => None,
+        flags if flags & (libc::O_EXCL | libc::O_NOFOLLOW) != 0 => Some(Making::File),
+        _ => Some(Making::Open),
     };
-    flags as i32 & libc::O_CREAT != 0
+    match i64::from(seen.number) {
+        libc::SYS_openat => opens(seen.args[2]),
+        libc::SYS_mkdirat | libc::SYS_mknodat => Some(Making::File),
+        libc::SYS_linkat | libc::SYS_symlinkat => Some(Making::Link),
+        libc::SYS_renameat2 => Some(Making::Rename),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_open => opens(seen.args[1]),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_creat => Some(Making::Open),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_mkdir | libc::SYS_mknod => Some(Making::File),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_link | libc::SYS_symlink => Some(Making::Link),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_rename | libc::SYS_renameat => Some(Making::Rename),
+        _ => None,
+    }
+}
+
+/// True for a call that exchanges two files.
+fn exchanges(seen: &Notification) -> bool {
+    let is_exchange = seen.args[4] & u64::from(libc::RENAME_EXCHANGE) != 0;
+    i64::from(seen.number) == libc::SYS_renameat2 && is_exchange
 }
 
 fn makes_folder(number: i32) -> bool {
@@ -453,6 +473,7 @@ fn read_memory(pid: u32, address: u64, limit: usize) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::sandbox::{Folder, Network};
+    use abide_core::SandboxedBy;
 
     #[test]
     fn paths_outside_and_protected_names_are_refused() {
@@ -471,9 +492,10 @@ mod tests {
             layer_bytes: None,
         };
         let root = plan.workspace.path.clone();
-        let watched = |by| Watched::new(&plan, by, Protected::of(&plan));
-        let only_landlock = watched(SandboxedBy::Landlock);
-        let watched = watched(SandboxedBy::Namespaces);
+        let watched = |init| Watched::new(&plan, init, Protected::of(&plan));
+        let only_landlock = watched(None);
+        let own = std::process::id();
+        let watched = watched(Some(own as i32));
         for (path, is_refused) in [
             ("/etc/x".into(), true),
             // Temporary folders are not layered, and parts of the workspace are not protected.
@@ -496,32 +518,6 @@ mod tests {
         ] {
             assert!(!watched.refuses(&fine), "{}", fine.display());
         }
-        std::os::unix::fs::symlink(".", root.join("link")).unwrap();
-        std::fs::create_dir_all(root.join("new/workflows")).unwrap();
-        for (path, is_protected) in [
-            (".vscode", true),
-            (".mcp.json", true),
-            ("link/.mcp.json", true),
-            ("new/../.claude", true),
-            (".claude/settings.json", true),
-            (".github/workflows", true),
-            (".git/info/attributes", true),
-            (".git/hooks", false),
-            (".hg/hgrc", false),
-            (".github", false),
-            (".git/commondir", false),
-            ("new/.vscode", false),
-            ("link/new/.vscode", false),
-            ("file", false),
-        ] {
-            let path = root.join(path);
-            assert_eq!(watched.absent.has(&path), is_protected, "{path:?}");
-            assert!(!only_landlock.absent.has(&path), "{path:?}");
-        }
-        let (github, new) = (root.join(".github"), root.join("new"));
-        assert!(watched.absent.comes_with(&new, &github));
-        assert!(!watched.absent.comes_with(&root.join("other"), &github));
-        assert!(!watched.absent.comes_with(&new, &root.join("old")));
         std::fs::create_dir(root.join(".vscode")).unwrap();
         assert_eq!(watched.planted(), [PathBuf::from(".vscode")]);
         assert_eq!(normal(Path::new("/a/./b/../c")), PathBuf::from("/a/c"));
