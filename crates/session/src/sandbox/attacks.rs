@@ -219,7 +219,7 @@ const fn with_namespaces(attack: Attack) -> Attack {
 }
 
 /// All attacks, in the order in which they are made.
-pub const ATTACKS: [Attack; 43] = [
+pub const ATTACKS: [Attack; 44] = [
     refused(1, "create a file in /usr, /etc and /opt", |_| {
         each(["/usr", "/etc", "/opt"], |folder| {
             let path = Path::new(folder).join(format!(".abide-hostile-{}", std::process::id()));
@@ -366,6 +366,14 @@ pub const ATTACKS: [Attack; 43] = [
             }
             tried(renamed, &FILE)
         }),
+        Gap::Protected,
+    ),
+    or_gap(
+        refused(
+            41,
+            "make configuration of editors, agents and CI that does not exist",
+            make_absent_names,
+        ),
         Gap::Protected,
     ),
     works(46, "write a Git object", |scene| {
@@ -539,6 +547,45 @@ pub const ATTACKS: [Attack; 43] = [
         tried(call(libc::SYS_unshare, [flags, 0, 0, 0, 0]), &CALL)
     }),
 ];
+
+/// Attempt to make protected names that do not exist, by several paths. What was made is removed.
+fn make_absent_names(scene: &Scene) -> Tried {
+    let path = |name: &str| scene.workspace.join(name);
+    let by_link = |link: &str, to: &str, make: &dyn Fn(&Path) -> io::Result<()>| {
+        let link = path(link);
+        let made = symlink(to, &link).and_then(|()| make(&link));
+        let _ = fs::remove_file(&link);
+        made
+    };
+    let file = |path: &Path| fs::write(path, "");
+    let folder = |path: &Path| fs::create_dir(path.join(".vscode"));
+    let attempts: [&dyn Fn() -> io::Result<()>; 7] = [
+        &|| fs::create_dir(path(".vscode")),
+        &|| file(&path(".mcp.json")),
+        &|| by_link("to-name", ".mcp.json", &file),
+        &|| by_link("to-folder", ".", &folder),
+        &|| {
+            by_link("to-process", "/proc/self/cwd", &|link| {
+                std::env::set_current_dir(&scene.workspace).and_then(|()| folder(link))
+            })
+        },
+        &|| {
+            let new = path("new");
+            let renamed = fs::create_dir_all(new.join("workflows"))
+                .and_then(|()| fs::rename(&new, path(".github")));
+            let _ = fs::remove_dir_all(new);
+            renamed
+        },
+        &|| symlink("elsewhere", path(".github")),
+    ];
+    each(attempts, |attempt| {
+        let made = attempt();
+        for name in [".vscode", ".mcp.json", ".github"].map(path) {
+            let _ = fs::remove_file(&name).or_else(|_| fs::remove_dir_all(&name));
+        }
+        tried(made, &FILE)
+    })
+}
 
 /// Attempt to read files, and the files in folders. Nothing of them is kept.
 fn contents(paths: &[PathBuf]) -> Tried {
