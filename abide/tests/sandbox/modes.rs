@@ -132,6 +132,35 @@ fn landlock_alone_is_used_if_accepted() {
 }
 
 #[test]
+fn landlock_alone_does_not_reach_shared_memory_and_limits_of_other_processes() {
+    as_each_user(|user| {
+        user.write("state/config.toml", "[sandbox]\nat_least = \"landlock\"\n");
+        user.write(
+            "work/attack.py",
+            r#"import ctypes, os, resource
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(call, *args):
+    done = call(*args)
+    print(call.__name__, os.strerror(ctypes.get_errno()) if done == -1 else "done")
+attempt(libc.shmget, 0, 4096, 0o1600)
+attempt(libc.msgget, 0, 0o1600)
+attempt(libc.semget, 0, 1, 0o1600)
+try:
+    resource.prlimit(os.getppid(), resource.RLIMIT_CORE, (0, 0))
+except OSError as fault:
+    print("prlimit", fault.strerror)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+print("own limit")
+"#,
+        );
+        let (_, text) = run_without_namespaces(user, "python3 attack.py; true");
+        let no = "Operation not permitted";
+        let expected = format!("shmget {no}\nmsgget {no}\nsemget {no}\nprlimit {no}\nown limit\n");
+        assert!(text.starts_with(&expected), "59, 71: {text}");
+    });
+}
+
+#[test]
 fn allowlist_needs_namespaces() {
     as_each_user(|user| {
         user.write("state/config.toml", "[sandbox]\nat_least = \"landlock\"\n");

@@ -119,15 +119,41 @@ const ABSENT: [i64; 5] = [
     libc::SYS_io_uring_register,
 ];
 
+/// System calls on memory, queues and semaphores of System V. Landlock does not see them, and without a namespace of its own
+/// a sandbox would share them with all processes of the user.
+const SHARED: [i64; 11] = [
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+];
+
 impl Filters {
     /// Filters of a sandbox with namespaces. `None`: there are none for this machine's architecture.
     pub fn in_namespaces() -> Option<Self> {
         IN_NAMESPACES.clone()
     }
 
+    /// Compiles the filters of a sandbox without namespaces. `None`: there are none for this machine's architecture.
+    pub fn without_namespaces(families: &[libc::c_int]) -> Option<Self> {
+        let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
+        let mut filters = Filters::compile(families)?;
+        let mut rules: Rules = SHARED.iter().map(|call| (*call, Vec::new())).collect();
+        rules.insert(libc::SYS_prlimit64, vec![other_than(0, &[0])?]);
+        filters.0.push(program(rules, libc::EPERM, arch)?);
+        Some(filters)
+    }
+
     /// Compiles the filters of this machine's architecture, with these families of sockets. `None`: there are none for
     /// it.
-    pub fn compile(families: &[libc::c_int]) -> Option<Self> {
+    fn compile(families: &[libc::c_int]) -> Option<Self> {
         let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
         let refused = program(refused(families)?, libc::EPERM, arch)?;
         let absent = ABSENT.iter().map(|call| (*call, Vec::new())).collect();

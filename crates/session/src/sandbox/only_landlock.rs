@@ -55,7 +55,7 @@ pub fn make(plan: &Plan) -> Result<Sandbox, NotBuilt> {
         Network::Off => &[libc::AF_NETLINK],
         Network::On => &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
     };
-    let filters = Filters::compile(families)
+    let filters = Filters::without_namespaces(families)
         .ok_or_else(|| not("no system call filter for this processor"))?;
     let temporary = temporary_folder(plan);
     make_private_folder(&temporary).map_err(|fault| failed("make a temporary folder", &fault))?;
