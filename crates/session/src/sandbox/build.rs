@@ -94,6 +94,8 @@ struct Trees {
     devices: Vec<(&'static str, OwnedFd)>,
     needed_of_run: Vec<(&'static str, OwnedFd)>,
     layers: Layers,
+    /// Paths to hide that exist. To look for them in a layer, which nobody has looked at yet, takes several times as long.
+    hidden: Vec<PathBuf>,
 }
 
 /// Facts about the machine and the workspace that the keeper finds while the init process builds a sandbox.
@@ -190,6 +192,7 @@ impl Trees {
             devices,
             needed_of_run,
             layers: Layers::make(plan, session)?,
+            hidden: hidden(plan),
         })
     }
 }
@@ -224,6 +227,7 @@ fn assemble(plan: &Plan, trees: Trees, found: Found) -> Result<(Vec<PathBuf>, bo
         devices,
         needed_of_run,
         layers,
+        hidden,
     } = trees;
     attach(proc, Path::new("/proc"))?;
     make_devices(devices)?;
@@ -264,7 +268,7 @@ fn assemble(plan: &Plan, trees: Trees, found: Found) -> Result<(Vec<PathBuf>, bo
         attach(tree, &path)?;
         writable.push(path);
     }
-    hide(plan, &covers)?;
+    hide(plan, &hidden, &covers)?;
     let sockets =
         path_list::receive(found.sockets).named(|| "list the sockets of other programs".into())?;
     cover_sockets(plan, &writable, &sockets, &covers)?;
@@ -444,8 +448,17 @@ fn protect_worktree(worktree: &git::Worktree) -> Result<(), Fault> {
     protect(&worktree.common, &protected)
 }
 
+/// Secrets and folders of abide itself that exist.
+fn hidden(plan: &Plan) -> Vec<PathBuf> {
+    let mut all = paths::secrets_in_home(&plan.home);
+    all.extend(paths::hidden_of_system(&plan.workspace.path));
+    all.extend(plan.hide.iter().chain(&plan.own).cloned());
+    all.retain(|path| rules::exists(path));
+    all
+}
+
 /// Covers secrets and the folders of abide itself.
-fn hide(plan: &Plan, covers: &Covers) -> Result<(), Fault> {
+fn hide(plan: &Plan, hidden: &[PathBuf], covers: &Covers) -> Result<(), Fault> {
     hide_keys(plan, covers)?;
     for (name, token) in paths::HIDDEN_WITH_TOKEN {
         let path = plan.home.join(name);
@@ -454,17 +467,7 @@ fn hide(plan: &Plan, covers: &Covers) -> Result<(), Fault> {
             covers.hide(&path)?;
         }
     }
-    let secrets = paths::secrets_in_home(&plan.home);
-    let of_system = paths::hidden_of_system(&plan.workspace.path);
-    for path in secrets
-        .iter()
-        .chain(&of_system)
-        .chain(&plan.hide)
-        .chain(&plan.own)
-    {
-        covers.hide(path)?;
-    }
-    Ok(())
+    hidden.iter().try_for_each(|path| covers.hide(path))
 }
 
 /// Covers the folder of SSH keys; its settings stay readable as copies.
