@@ -115,7 +115,8 @@ impl Quoted {
     fn runs_command(&self, program: &str) -> bool {
         let is_pipe = program.ends_with("awk") && (self.is_piped || self.before.contains('|'));
         let is_backquoted = self.quote == '`' && ["perl", "ruby", "php"].contains(&program);
-        is_pipe || is_backquoted || self.is_behind(runs_commands)
+        let is_execute = |name: &str| program.starts_with("lua") && name == "execute";
+        is_pipe || is_backquoted || self.is_behind(runs_commands) || self.is_behind(is_execute)
     }
 
     /// Returns whether the texts are the value of a variable that a function which runs commands is given.

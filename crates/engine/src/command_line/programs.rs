@@ -18,7 +18,7 @@ pub(super) fn dashed_git(command: &SimpleCommand, name: &str) -> Option<Vec<Word
 }
 
 /// Programs with a subcommand that runs a command, and the number of words before it.
-const RUNS: [(&str, &str, usize); 22] = [
+const RUNS: [(&str, &str, usize); 24] = [
     ("uv", "run", 0),
     ("poetry", "run", 0),
     ("pipenv", "run", 0),
@@ -41,6 +41,8 @@ const RUNS: [(&str, &str, usize); 22] = [
     ("perf", "record", 0),
     ("perf", "stat", 0),
     ("kubectl", "exec", 1),
+    ("conda", "run", 0),
+    ("ip", "netns", 2),
 ];
 
 /// Words of the command that a subcommand runs. `python -m twine` is `twine`.

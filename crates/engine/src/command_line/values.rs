@@ -1,5 +1,6 @@
 //! Command lines that are no words of a command: values of options, of variables and of settings of git, escapes to the
-//! shell in the commands of editors, and recipes of `make`.
+//! shell in the commands of editors, recipes of `make`, addresses of `socat`, and scripts of
+//! `expect` and `crontab`.
 
 use abide_core::policy::{Origin, SimpleCommand, Word};
 
@@ -7,7 +8,7 @@ use super::wrapper::{joined, script, value_of};
 use super::{Input, Reader, Scope, Unparsed};
 
 /// Options whose value is a command line.
-const OPTIONS: [(&str, &[&str]); 19] = [
+const OPTIONS: [(&str, &[&str]); 20] = [
     ("env", &["-S", "--split-string"]),
     ("flock", &["-c", "--command"]),
     ("runuser", &["-c", "--command"]),
@@ -36,6 +37,7 @@ const OPTIONS: [(&str, &[&str]); 19] = [
     ("npx", &["-c", "--call"]),
     ("nc", &["-e", "-c", "--exec", "--sh-exec"]),
     ("ncat", &["-e", "-c", "--exec", "--sh-exec"]),
+    ("nodemon", &["-x", "--exec"]),
     ("mapfile", &["-C"]),
     ("compgen", &["-C"]),
     (
@@ -132,7 +134,14 @@ pub(super) fn add(
                 script(reader, &command, scope.clone())?;
             }
         }
-        "make" | "gmake" => add_recipes(reader, input, scope)?,
+        "make" | "gmake" => add_recipes(reader, outer, input, scope)?,
+        "socat" => {
+            for command in outer.arguments().iter().flat_map(of_socat) {
+                script(reader, &command, scope.clone())?;
+            }
+        }
+        "expect" | "tclsh" => add_expect(reader, outer, input, scope)?,
+        "crontab" => add_crontab(reader, input, scope)?,
         _ => {}
     }
     for text in escaped(outer, program) {
@@ -261,18 +270,102 @@ fn escaped(outer: &SimpleCommand, program: &str) -> Vec<String> {
     texts.filter_map(behind).collect()
 }
 
-/// `make -f -`: the recipes in its input.
-fn add_recipes(reader: &mut Reader, input: &Input, scope: &Scope) -> Result<(), Unparsed> {
+/// Commands of the addresses of `socat` that run one: `EXEC:command,options`.
+fn of_socat(word: &Word) -> Vec<String> {
+    let text = joined(std::slice::from_ref(word));
+    let mut found = Vec::new();
+    for address in text.split("!!") {
+        let Some((kind, command)) = address.split_once(':') else {
+            continue;
+        };
+        let kinds = ["exec", "shell", "system"];
+        if kinds.contains(&kind.to_ascii_lowercase().as_str()) {
+            // The options behind a comma are no part of the command, but a comma may be.
+            found.extend(
+                command
+                    .split_once(',')
+                    .map(|(command, _)| command.to_owned()),
+            );
+            found.push(command.to_owned());
+        }
+    }
+    found
+}
+
+/// `expect -c` or its input: the commands that a script of Tcl runs.
+fn add_expect(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    input: &Input,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let code = value_of(outer, &["-c"]).map(|code| joined(&[code]));
+    let code = match (code, input) {
+        (None, Input::Text(text)) => text.clone(),
+        (code, _) => code.unwrap_or_default(),
+    };
+    for statement in code.split([';', '\n', '[', ']', '{', '}']) {
+        let mut words = statement.split_whitespace();
+        if words.any(|word| ["spawn", "exec", "system"].contains(&word)) {
+            let command = words.skip_while(|word| word.starts_with('-'));
+            let command: Vec<&str> = command.collect();
+            let command = command.join(" ");
+            let command = command.trim_matches('"');
+            script(reader, command, scope.clone())?;
+        }
+    }
+    Ok(())
+}
+
+/// `crontab -`: the commands in its input, behind five fields with times or a word such as `@daily`.
+fn add_crontab(reader: &mut Reader, input: &Input, scope: &Scope) -> Result<(), Unparsed> {
     let Input::Text(text) = input else {
         return Ok(());
     };
-    for line in text.lines() {
+    for line in text.lines().map(str::trim_start) {
+        let fields = match line.chars().next() {
+            None | Some('#') => continue,
+            Some('@') => 1,
+            Some(_) => 5,
+        };
+        let words: Vec<&str> = line.split_whitespace().skip(fields).collect();
+        script(reader, &words.join(" "), scope.clone())?;
+    }
+    Ok(())
+}
+
+/// Recipes in the input of `make -f -` and in `--eval`, and `$(shell …)` in the arguments.
+fn add_recipes(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    input: &Input,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let arguments = outer.arguments().iter();
+    let arguments = arguments.map(|word| joined(std::slice::from_ref(word)));
+    let mut texts: Vec<String> = arguments.collect();
+    let eval = value_of(outer, &["--eval", "-E"]).map(|text| joined(&[text]));
+    let mut recipes: Vec<String> = eval.into_iter().collect();
+    if let Input::Text(text) = input {
+        recipes.push(text.clone());
+        texts.push(text.clone());
+    }
+    for line in recipes.iter().flat_map(|text| text.lines()) {
         let recipe = line
             .strip_prefix('\t')
             .or_else(|| Some(line.split_once(':')?.1.split_once(';')?.1));
         if let Some(recipe) = recipe {
             let command = recipe.trim_start_matches(['@', '-', '+', ' ']);
             script(reader, command, scope.clone())?;
+        }
+    }
+    for text in texts {
+        for (_, command) in text
+            .match_indices("$(shell ")
+            .map(|(at, mark)| text[at..].split_at(mark.len()))
+        {
+            let end = command.find(')').unwrap_or(command.len());
+            script(reader, &command[..end], scope.clone())?;
         }
     }
     Ok(())

@@ -209,7 +209,7 @@ const WRAPPERS: &[Wrapper] = &[
 ];
 
 /// Further wrappers, without knowledge of their options: the number of words before the command.
-const FURTHER: [(&str, usize); 30] = [
+const FURTHER: [(&str, usize); 31] = [
     ("bunx", 0),
     ("bwrap", 0),
     ("catchsegv", 0),
@@ -239,6 +239,7 @@ const FURTHER: [(&str, usize); 30] = [
     ("unbuffer", 0),
     ("uvx", 0),
     ("valgrind", 0),
+    ("watchexec", 0),
     ("xvfb-run", 0),
 ];
 
@@ -278,7 +279,7 @@ pub(super) fn add(
             None => Ok(()),
         },
         "alias" => programs::aliases(reader, &outer, &scope),
-        "hyperfine" | "tmux" | "screen" | "nix-shell" => {
+        "hyperfine" | "tmux" | "screen" | "nix-shell" | "concurrently" => {
             programs::quoted_scripts(reader, &outer, &scope)
         }
         "at" | "batch" => match input {

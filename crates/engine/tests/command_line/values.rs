@@ -176,3 +176,37 @@ fn values_of_variables_add_only_what_is_new() {
     let shown: Vec<String> = found.iter().map(SimpleCommand::shown).collect();
     assert_eq!(shown, ["make", "rm -rf $\u{2026}", "rm -rf build"]);
 }
+
+#[test]
+fn commands_of_socat_expect_and_make_are_read() {
+    let places = [
+        "socat - EXEC:'RUN'",
+        "socat - exec:'RUN',pty,stderr",
+        "socat TCP-LISTEN:80,fork SYSTEM:'RUN'",
+        "expect -c 'spawn RUN'",
+        "expect -c 'set timeout 5; spawn -noecho RUN; expect eof'",
+        "expect -c 'puts [exec RUN]'",
+        "expect <<E\nspawn RUN\nexpect eof\nE",
+        "tclsh <<< 'exec RUN'",
+        "lua -e 'os.execute(\"RUN\")'",
+        "echo '@daily RUN' | crontab -",
+        "crontab - <<E\n# m h\n*/5 * * * * RUN\nE",
+        "make --eval='x:;RUN'",
+        "make --eval 'x: ; @RUN' x",
+        "make --eval='$(shell RUN)'",
+        "make 'X=$(shell RUN)'",
+        "nodemon --exec 'RUN'",
+        "concurrently 'RUN' 'true x'",
+        "conda run RUN",
+        "ip netns exec a RUN",
+        "watchexec -- RUN",
+    ];
+    everywhere(Action::Deny, "rm -rf /", &places);
+    everywhere(Action::Ask, "git push --force", &places);
+    everywhere(Action::Allow, "git push", &places);
+    all(
+        &builtin(),
+        Action::Allow,
+        &["socat - TCP:host:80", "expect x.exp", "make X=1 all"],
+    );
+}
