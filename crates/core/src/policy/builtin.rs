@@ -123,6 +123,35 @@ const RULES: &[Entry] = &[
         ..ASK
     },
     Entry {
+        name: "discard-work",
+        run: &["git reset"],
+        with: &["--hard"],
+        why: "discards changes that are not committed",
+        ..ASK
+    },
+    Entry {
+        name: "discard-work",
+        run: &["git clean"],
+        with: &["-f", "--force"],
+        unless: &["--dry-run", "-n"],
+        why: "deletes files that are not in the repository",
+        ..ASK
+    },
+    Entry {
+        name: "discard-work",
+        run: &["git checkout .", "git checkout * .", "git restore ."],
+        unless: &["--staged", "-S"],
+        why: "discards changes that are not committed",
+        instead: Some("git stash"),
+        ..ASK
+    },
+    Entry {
+        name: "discard-work",
+        run: &["git stash clear", "git stash drop"],
+        why: "deletes changes that are stashed",
+        ..ASK
+    },
+    Entry {
         name: "delete-remote",
         run: &["git push"],
         with: &["--delete", "-d", ":*"],
@@ -311,6 +340,47 @@ const RULES: &[Entry] = &[
         ],
         unless: TRIAL,
         why: "changes a cluster",
+        ..ASK
+    },
+    Entry {
+        name: "database",
+        run: &[
+            "sql drop database",
+            "sql drop schema",
+            "sql drop table",
+            "sql truncate",
+            "dropdb",
+            "mysqladmin drop",
+            "redis-cli FLUSHALL",
+            "redis-cli FLUSHDB",
+            "redis-cli flushall",
+            "redis-cli flushdb",
+        ],
+        why: "deletes data of a database",
+        ..ASK
+    },
+    Entry {
+        name: "volumes",
+        run: &[
+            "docker volume rm",
+            "docker volume prune",
+            "podman volume rm",
+            "podman volume prune",
+        ],
+        why: "deletes volumes with the data in them",
+        ..ASK
+    },
+    Entry {
+        name: "volumes",
+        run: &[
+            "docker system prune",
+            "docker compose down",
+            "docker-compose down",
+            "podman system prune",
+            "podman compose down",
+        ],
+        with: &["--volumes", "-v"],
+        why: "deletes volumes with the data in them",
         ..ASK
     },
     Entry {

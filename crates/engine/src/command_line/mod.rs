@@ -12,6 +12,7 @@ mod programs;
 mod random_scripts;
 mod runs_code;
 mod shell;
+mod sql;
 mod values;
 mod variables;
 mod walk;

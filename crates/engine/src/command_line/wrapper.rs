@@ -3,7 +3,9 @@
 use abide_core::policy::{Folder, Origin, Piece, SimpleCommand, Word, normalized};
 
 use super::runs_code::runs_code;
-use super::{Input, Reader, Scope, Unparsed, containers, interpreters, programs, shell, values};
+use super::{
+    Input, Reader, Scope, Unparsed, containers, interpreters, programs, shell, sql, values,
+};
 
 /// Program that runs the command behind its own options.
 struct Wrapper {
@@ -271,6 +273,7 @@ pub(super) fn add(
         return shell::add_script(reader, &outer, input, scope);
     }
     interpreters::add_code(reader, &outer, &program, &input, &scope)?;
+    sql::add(reader, &outer, &program, &input, &scope)?;
     match program.as_str() {
         "eval" => script(reader, &joined(operands(&outer)), scope),
         "." | "source" => shell::add_sourced(reader, operands(&outer), input, scope),

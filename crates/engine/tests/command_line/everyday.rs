@@ -31,7 +31,7 @@ const EVERYDAY: &[&str] = &[
     "git push --tags",
     "git rebase -i HEAD~3",
     "git stash && git pull --rebase && git stash pop",
-    "git clean -fd",
+    "git clean -nd",
     "git branch -D old",
     "git config --global init.defaultBranch main",
     "git worktree add ../x main",

@@ -449,3 +449,69 @@ fn hostile_text_never_panics() {
         offers(&builtin(), &line, &place());
     }
 }
+
+#[test]
+fn builtin_rules_ask_before_work_and_data_are_lost() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "git reset --hard",
+            "git reset -q --hard origin/main",
+            "git clean -fdx",
+            "git clean -d --force",
+            "git checkout -- .",
+            "git checkout .",
+            "git checkout HEAD -- .",
+            "git restore .",
+            "git -C sub restore --source=HEAD .",
+            "git stash drop",
+            "git stash clear",
+            "psql -c 'DROP TABLE users'",
+            "psql -h db app -c 'begin; drop  schema public cascade; commit'",
+            "psql --command='truncate users'",
+            "psql app <<E\nDROP DATABASE app;\nE",
+            "echo 'drop database app' | mysql -u root",
+            "mysql -e 'Drop Table users' app",
+            "mysql -e'DROP TABLE users'",
+            "sqlite3 app.db 'DROP TABLE users;'",
+            "docker compose exec db psql -c 'DROP TABLE users'",
+            "dropdb app",
+            "redis-cli -h cache FLUSHALL",
+            "docker volume rm data",
+            "podman volume prune -f",
+            "docker system prune -af --volumes",
+            "docker compose down -v",
+            "docker compose -f dev.yml down --volumes",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "git reset HEAD~1",
+            "git reset --soft HEAD~1",
+            "git reset file",
+            "git clean -nd",
+            "git clean --dry-run -fd",
+            "git checkout main",
+            "git checkout -b topic",
+            "git checkout -- src/main.rs",
+            "git restore --staged .",
+            "git restore src/main.rs",
+            "git stash pop",
+            "git branch -D topic",
+            "psql -c 'SELECT * FROM users'",
+            "psql -c \"SELECT * FROM users WHERE id = $id\"",
+            "psql -c 'DROP INDEX a'",
+            "psql -c \"SELECT 'drop table x'\"",
+            "psql -f drop.sql",
+            "mysql -u root -p app",
+            "redis-cli get a",
+            "docker volume ls",
+            "docker system prune -f",
+            "docker compose down",
+            "docker run -v data:/x a",
+        ],
+    );
+}
