@@ -51,10 +51,12 @@ pub async fn run(
     confine(&mut launch, &state.handle, &requester, wish)?;
     launch.inherited_limits = requester::inherited_limits(&headers)?;
     if !requester.may_be_a_person() {
+        let inherited: Vec<_> = std::env::vars_os().collect();
         let caller = CommandCaller {
             agent: &requester.acting_agent(),
             conversation: None,
             workspace: &launch.cwd,
+            inherited: &inherited,
             asking,
         };
         match caller.judge(&state.handle, &run.command, &launch) {

@@ -1,5 +1,6 @@
 //! Policy at the tools: commands of agents are judged before they are started, and answers of people are carried out.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use abide_core::{
     SessionId, shorten,
 };
 use abide_engine::policy::audit::AuditEntry;
-use abide_engine::policy::{JudgedCommand, shown_rules};
-use abide_engine::{Handle, LaunchOptions, QuestionView};
+use abide_engine::policy::{JudgedCommand, changes_commands, shown_rules};
+use abide_engine::{Handle, LaunchOptions, QuestionView, Stdin};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 
@@ -40,6 +41,8 @@ pub(crate) struct CommandCaller<'a> {
     pub agent: &'a Agent,
     pub conversation: Option<&'a Conversation>,
     pub workspace: &'a Path,
+    /// Variables that the caller itself has. Others in a launch are given by the call.
+    pub inherited: &'a [(OsString, OsString)],
     /// Way in which the call reaches a person.
     pub asking: Asking,
 }
@@ -58,6 +61,7 @@ pub(crate) fn judge(
         agent: &context.agent,
         conversation: context.conversation.as_ref(),
         workspace: &context.root,
+        inherited: &context.env,
         asking: context.asking,
     };
     caller.judge(handle, command, launch)
@@ -84,12 +88,18 @@ pub(crate) fn judge_condition(
 
 impl CommandCaller<'_> {
     pub fn judge(&self, handle: &Handle, command: &str, launch: &LaunchOptions) -> StartDecision {
+        let stdin = match &launch.stdin {
+            Stdin::Bytes(bytes) => Some(String::from_utf8_lossy(bytes)),
+            Stdin::None | Stdin::Open => None,
+        };
         let judged = handle.policy().judge(JudgedCommand {
             agent: self.agent,
             conversation: self.conversation,
             folder: &launch.cwd,
             workspace: self.workspace,
             command,
+            env: &self.given(launch),
+            stdin: stdin.as_deref(),
         });
         let entry = |event: &str| AuditEntry {
             event: event.into(),
@@ -154,6 +164,18 @@ impl CommandCaller<'_> {
             Action::Deny => StartDecision::Refused(Box::new(refused_by(reason))),
             Action::Ask => self.approve(launch, reason, &judged.offers),
         }
+    }
+
+    /// Variables of a launch that the call has given and that decide which commands run.
+    fn given(&self, launch: &LaunchOptions) -> Vec<(String, String)> {
+        let given = launch.env.iter().filter(|variable| {
+            let name = variable.0.to_str();
+            name.is_some_and(changes_commands) && !self.inherited.contains(variable)
+        });
+        let text = |text: &OsString| text.to_string_lossy().into_owned();
+        given
+            .map(|(name, value)| (text(name), text(value)))
+            .collect()
     }
 
     fn approve(&self, launch: &LaunchOptions, reason: &Reason, offers: &[Offer]) -> StartDecision {

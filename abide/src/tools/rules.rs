@@ -88,6 +88,8 @@ pub(crate) fn test(
         folder,
         workspace: folder,
         command,
+        env: &[],
+        stdin: None,
     })
 }
 

@@ -60,6 +60,11 @@ fn denied_command_is_refused_with_the_reason() {
         for (tool, arguments) in [
             ("shell", json!({"command": "true; mkfs x"})),
             ("execute_command", json!({"command": "mkfs x"})),
+            ("shell", json!({"command": "sh", "stdin": "mkfs x"})),
+            (
+                "shell",
+                json!({"command": "git log", "env": {"GIT_PAGER": "mkfs x"}}),
+            ),
             (
                 "terminal_session",
                 json!({"action": "start", "command": "mkfs x"}),
@@ -79,7 +84,7 @@ fn denied_command_is_refused_with_the_reason() {
         let refused = engine.refused("timer", timer).await;
         assert!(refused.starts_with("REFUSED: destroys a disk"), "{refused}");
         let decided = engine.handle.audit().read(0, 100);
-        assert_eq!(decided.len(), 4);
+        assert_eq!(decided.len(), 6);
         assert!(
             decided
                 .iter()

@@ -47,18 +47,36 @@ const NOT_SHELL: Unparsed = "the command cannot be parsed";
 const TOO_MANY: Unparsed = "the command line has too many commands";
 const TOO_DEEP: Unparsed = "the command is nested too deeply";
 
-/// Parses a command line that starts in `folder`, by a user with this home directory.
-pub fn parse(text: &str, folder: &str, home: &str) -> CommandLine {
+/// Facts about a call that decide what its command line runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Surroundings<'a> {
+    /// Directory in which it starts.
+    pub folder: &'a str,
+    /// Home directory of the user.
+    pub home: &'a str,
+    /// Variables that the call sets.
+    pub env: &'a [(String, String)],
+    /// Standard input that the call gives.
+    pub stdin: Option<&'a str>,
+}
+
+/// Parses a command line.
+pub fn parse(text: &str, surroundings: Surroundings<'_>) -> CommandLine {
     let mut reader = Reader {
-        home: home.to_owned(),
+        home: surroundings.home.to_owned(),
         commands: Vec::new(),
         names_changed: false,
     };
+    let stdin = surroundings.stdin.map(str::to_owned);
     let start = Scope {
-        folder: Folder::Known(folder.to_owned()),
+        folder: Folder::Known(surroundings.folder.to_owned()),
         scripts: 0,
+        input: stdin.map_or(Input::None, Input::Text),
     };
-    let mut read = reader.script(text, start.clone());
+    let mut read = reader.variables(surroundings.env, &start);
+    if read.is_ok() {
+        read = reader.script(text, start.clone());
+    }
     // The parser ends a word at a line continuation. Lines that are joined may also hide a command in a comment, so both count.
     if let (Ok(()), Some(joined)) = (&read, without_continuations(text)) {
         read = reader.script(&joined, start);
@@ -106,9 +124,30 @@ struct Scope {
     folder: Folder,
     /// Number of scripts around this one.
     scripts: usize,
+    /// Standard input of the script.
+    input: Input,
+}
+
+/// Returns whether a variable changes which program a name means, or makes programs run others.
+pub fn changes_commands(name: &str) -> bool {
+    walk::changes_names(name) || values::is_command(name)
 }
 
 impl Reader {
+    /// Adds the commands in variables that are set for the whole command line.
+    fn variables(&mut self, env: &[(String, String)], scope: &Scope) -> Result<(), Unparsed> {
+        for (name, value) in env {
+            self.names_changed |= walk::changes_names(name);
+            let scope = Scope {
+                scripts: scope.scripts + 1,
+                input: Input::None,
+                ..scope.clone()
+            };
+            values::add_variable(self, name, value, &scope)?;
+        }
+        Ok(())
+    }
+
     /// Adds the commands of a script.
     fn script(&mut self, text: &str, scope: Scope) -> Result<(), Unparsed> {
         if scope.scripts > MAX_SCRIPTS {

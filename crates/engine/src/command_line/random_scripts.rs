@@ -3,7 +3,14 @@
 use abide_core::policy::Parsed;
 use proptest::prelude::*;
 
-use super::parse;
+use super::{Surroundings, parse};
+
+const WORK: Surroundings<'_> = Surroundings {
+    folder: "/work",
+    home: "/home",
+    env: &[],
+    stdin: None,
+};
 
 /// Text made of pieces of shell scripts, valid and invalid.
 fn text() -> impl Strategy<Value = String> {
@@ -103,7 +110,7 @@ proptest! {
 
     #[test]
     fn random_text_is_parsed_or_reported_as_unparsed(text in text()) {
-        let line = parse(&text, "/work", "/home");
+        let line = parse(&text, WORK);
         prop_assert_eq!(&line.text, &text);
         if text.contains('\0') {
             prop_assert!(matches!(line.parsed, Parsed::Unparsed(_)));
@@ -112,7 +119,7 @@ proptest! {
 
     #[test]
     fn every_program_of_a_script_is_found((script, names) in script()) {
-        match parse(&script, "/work", "/home").parsed {
+        match parse(&script, WORK).parsed {
             // Reported as such, so a person is asked.
             Parsed::Unparsed(_) => {}
             Parsed::Commands(commands) => {

@@ -161,6 +161,11 @@ pub(super) fn add(
     Ok(has_value)
 }
 
+/// Returns whether the value of a variable is a command line.
+pub(super) fn is_command(name: &str) -> bool {
+    VARIABLES.contains(&name)
+}
+
 /// Adds the command of a variable that is set, if its value is one.
 pub(super) fn add_variable(
     reader: &mut Reader,
@@ -168,7 +173,7 @@ pub(super) fn add_variable(
     value: &str,
     scope: &Scope,
 ) -> Result<(), Unparsed> {
-    match VARIABLES.contains(&name) {
+    match is_command(name) {
         // `LESSOPEN='|command %s'` reads from the command.
         true => script(reader, value.trim_start_matches(['|', '-']), scope.clone()),
         false => Ok(()),

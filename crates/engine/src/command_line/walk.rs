@@ -51,11 +51,11 @@ pub(super) fn walk(
     let mut walker = Walker {
         reader,
         text,
+        input: scope.input.clone(),
         scope,
         origin: Origin::Plain,
         levels: 0,
         depth: 0,
-        input: Input::None,
     };
     walker.visit(tree.root_node())
 }
@@ -499,9 +499,10 @@ impl<'a> Walker<'a> {
     }
 }
 
-fn changes_names(name: &str) -> bool {
+pub(super) fn changes_names(name: &str) -> bool {
     let prefixes = ["LD_", "GIT_", "PYTHON", "DYLD_", "BASH_FUNC"];
-    NAMES.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
+    let has_prefix = || prefixes.iter().any(|prefix| name.starts_with(prefix));
+    NAMES.contains(&name) || (has_prefix() && name != "PYTHONUNBUFFERED")
 }
 
 /// True for commands after which a name may mean something else.

@@ -265,6 +265,7 @@ pub(super) fn add(
     let scope = Scope {
         folder: outer.folder.clone(),
         scripts: scope.scripts + 1,
+        input: input.clone(),
     };
     let has_value = values::add(reader, &outer, &program, &input, &scope)?;
     if shell::is_shell(&program) {

@@ -20,11 +20,12 @@ use abide_core::policy::{
 use abide_core::{Agent, Conversation, Millis, Mono};
 use abide_session::private_file;
 
+pub use crate::command_line::changes_commands;
 pub use hosts::{AllowedHost, shown_host};
 use settings::{InvalidRules, Remembered};
 
 use crate::clock::SystemClock;
-use crate::command_line;
+use crate::command_line::{self, Surroundings};
 use crate::config;
 use crate::file_stamp::FileStamp;
 use crate::lock::lock;
@@ -73,6 +74,10 @@ pub struct JudgedCommand<'a> {
     /// Directory that the agent works in.
     pub workspace: &'a Path,
     pub command: &'a str,
+    /// Variables that the call sets and that decide which commands run: see [`changes_commands`].
+    pub env: &'a [(String, String)],
+    /// Standard input that the call gives.
+    pub stdin: Option<&'a str>,
 }
 
 /// Result of the rules for a command.
@@ -296,7 +301,13 @@ pub fn judge_by(policy: &Policy, home: &Path, command: JudgedCommand<'_>) -> Pol
         false => text(path),
     };
     let (folder, workspace, home) = (real(command.folder), real(command.workspace), text(home));
-    let line = command_line::parse(command.command, &folder, &home);
+    let surroundings = Surroundings {
+        folder: &folder,
+        home: &home,
+        env: command.env,
+        stdin: command.stdin,
+    };
+    let line = command_line::parse(command.command, surroundings);
     let place = Place {
         agent: &command.agent.0,
         conversation: command.conversation,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::hosts::AllowedHost;
-use crate::command_line;
+use crate::command_line::{self, Surroundings};
 
 /// Most rules of one file.
 const MAX_RULES: usize = 1_000;
@@ -353,7 +353,12 @@ fn is_about(rule: &Rule, example: &str, home: &str) -> bool {
         home,
         workspace: home,
     };
-    match command_line::parse(example, home, home).parsed {
+    let surroundings = Surroundings {
+        folder: home,
+        home,
+        ..Surroundings::default()
+    };
+    match command_line::parse(example, surroundings).parsed {
         Parsed::Commands(commands) => commands.iter().any(|command| rule.matches(command, &place)),
         Parsed::Unparsed(_) => false,
     }

@@ -38,6 +38,8 @@ impl Installation {
             folder: work,
             workspace: work,
             command: text,
+            env: &[],
+            stdin: None,
         })
     }
 

@@ -14,7 +14,12 @@ const WORK: &str = "/home/u/src/work";
 
 /// Parses a command line of a user with [`HOME`].
 fn parse(text: &str, folder: &str) -> CommandLine {
-    super::parse(text, folder, HOME)
+    let surroundings = Surroundings {
+        folder,
+        home: HOME,
+        ..Surroundings::default()
+    };
+    super::parse(text, surroundings)
 }
 
 fn place() -> Place<'static> {

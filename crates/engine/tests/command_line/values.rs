@@ -210,3 +210,83 @@ fn commands_of_socat_expect_and_make_are_read() {
         &["socat - TCP:host:80", "expect x.exp", "make X=1 all"],
     );
 }
+
+fn decide_with(policy: &Policy, text: &str, surroundings: Surroundings<'_>) -> Action {
+    let surroundings = Surroundings {
+        folder: WORK,
+        home: HOME,
+        ..surroundings
+    };
+    let line = crate::command_line::parse(text, surroundings);
+    policy.decide(&line, &place()).action
+}
+
+#[test]
+fn p136_variables_of_a_call_are_read_as_those_of_a_command() {
+    let decide = |policy: &Policy, name: &str, value: &str, text: &str| {
+        let env = &[(name.to_owned(), value.to_owned())];
+        let surroundings = Surroundings {
+            env,
+            ..Surroundings::default()
+        };
+        decide_with(policy, text, surroundings)
+    };
+    let (deny, ask, allow) = (Action::Deny, Action::Ask, Action::Allow);
+    for (name, value, expected) in [
+        ("GIT_SSH_COMMAND", "rm -rf /", deny),
+        ("PAGER", "git push --force", ask),
+        ("LESSOPEN", "|rm -rf ~ %s", deny),
+        ("GIT_SSH_COMMAND", "ssh -i key", allow),
+        ("PAGER", "cat", allow),
+        ("TITLE", "rm -rf /", allow),
+    ] {
+        let found = decide(&builtin(), name, value, "git fetch");
+        assert_eq!(found, expected, "{name}={value}");
+    }
+    let strict = Policy {
+        otherwise: ask,
+        ..open()
+    };
+    for (name, expected) in [
+        ("BASH_ENV", ask),
+        ("LD_PRELOAD", ask),
+        ("PATH", ask),
+        ("PYTHONPATH", ask),
+        ("PYTHONUNBUFFERED", allow),
+        ("LANG", allow),
+    ] {
+        assert_eq!(decide(&strict, name, "x", "ls"), expected, "{name}");
+    }
+}
+
+#[test]
+fn standard_input_of_a_call_is_read_as_the_script_of_a_shell() {
+    let decide = |text: &str, stdin: &str| {
+        let surroundings = Surroundings {
+            stdin: Some(stdin),
+            ..Surroundings::default()
+        };
+        decide_with(&builtin(), text, surroundings)
+    };
+    for text in [
+        "sh",
+        "bash -s",
+        "cd x && sh",
+        "env bash",
+        "sh -c sh",
+        "xargs -I{} sh -c {}",
+    ] {
+        assert_eq!(decide(text, "rm -rf /"), Action::Deny, "{text}");
+    }
+    for text in [
+        "cat",
+        "wc -l",
+        "grep rm",
+        "tee file",
+        "python3 x.py",
+        "echo | sh",
+    ] {
+        assert_eq!(decide(text, "rm -rf /"), Action::Allow, "{text}");
+    }
+    assert_eq!(decide("psql", "DROP TABLE a;"), Action::Ask);
+}
