@@ -17,8 +17,8 @@ use abide_session::folder;
 
 use super::args::{AuditArgs, PolicyCommand, PolicyTestArgs};
 use super::error::CliError;
-use super::run;
 use super::show::{self, outln};
+use crate::http::run_request::quoted;
 use crate::tools::rules;
 
 /// Most entries of the audit log that are printed.
@@ -120,7 +120,7 @@ fn test_command(store: &PolicyStore, test: &PolicyTestArgs) -> Result<u8, CliErr
         [line] => line.clone(),
         words => words
             .iter()
-            .map(|word| run::quoted(word.as_ref()))
+            .map(|word| quoted(word.as_ref()))
             .collect::<Vec<_>>()
             .join(" "),
     };

@@ -136,6 +136,16 @@ pub struct PtySize {
     pub rows: u16,
 }
 
+/// Word quoted for a shell.
+pub fn quoted(word: &OsStr) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_=+/.,:@%^".contains(byte);
+    let text = word.to_string_lossy();
+    if !word.is_empty() && word.as_bytes().iter().all(plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,7 @@ use super::frame::{self, Frame};
 use super::log_stream::{LogTail, frames, output_end};
 use super::problem::Problem;
 use super::requester::{self, Requester};
-use super::run_request::{NetworkName, OsText, RunBody, SandboxName, StdinKind};
+use super::run_request::{NetworkName, OsText, RunBody, SandboxName, StdinKind, quoted};
 use super::sessions::{session_from, session_name};
 use crate::tools::{CommandCaller, StartDecision, not_started, question_fields, refused_to_person};
 use abide_engine::config::{self, NetworkMode, SandboxMode};
@@ -51,6 +51,11 @@ pub async fn run(
     confine(&mut launch, &state.handle, &requester, wish)?;
     launch.inherited_limits = requester::inherited_limits(&headers)?;
     if !requester.may_be_a_person() {
+        // The words are executed, whatever the command line says.
+        if let Some(argv) = &launch.argv {
+            let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
+            run.command = words.join(" ").into();
+        }
         let inherited: Vec<_> = std::env::vars_os().collect();
         let caller = CommandCaller {
             agent: &requester.acting_agent(),

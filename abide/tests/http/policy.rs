@@ -73,6 +73,21 @@ fn command_line_is_judged_and_not_run() {
 }
 
 #[test]
+fn run_of_an_agent_is_judged_by_the_words_that_are_executed() {
+    let abide = configured();
+    for (words, status) in [(["true", "denied"], 403), (["true", "plain"], 200)] {
+        let run = json!({
+            "command": "true plain", "argv": words, "cwd": "/", "env": [["PATH", "/usr/bin:/bin"]], "key": words[1],
+        });
+        let stream = abide.open("POST /v1/runs", "", &run.to_string());
+        assert_eq!(stream.status, status, "{words:?}");
+        stream.rest();
+    }
+    let audit = abide.good("GET /v1/audit", PERSON, &Value::Null);
+    assert_eq!(commands(&audit), ["true plain", "true denied"]);
+}
+
+#[test]
 fn decisions_are_paged_filtered_and_verified() {
     let abide = configured();
     for word in ["one", "two", "three"] {

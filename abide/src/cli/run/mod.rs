@@ -10,7 +10,6 @@ pub(super) mod rerun;
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use abide_core::limit::IDLE_DEFAULT;
@@ -26,7 +25,7 @@ use super::show::BROKEN_PIPE;
 use crate::cli::terminal::Terminal;
 use crate::http::frame::Frame;
 use crate::http::headers::{INHERITED_LIMITS_HEADER, InheritedLimits, ResourceLimit};
-use crate::http::run_request::{OsText, PtySize, RunBody, StdinKind};
+use crate::http::run_request::{OsText, PtySize, RunBody, StdinKind, quoted};
 use abide_engine::config;
 use abide_engine::secret;
 use abide_session::inherited_limits;
@@ -186,16 +185,6 @@ pub(super) fn command(words: &[OsString]) -> Result<(String, Option<Vec<OsText>>
         .map(|word| OsText::from(word.as_os_str()))
         .collect();
     Ok((written.join(" "), Some(argv)))
-}
-
-/// Word quoted for a shell.
-pub(super) fn quoted(word: &OsStr) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_=+/.,:@%^".contains(byte);
-    let text = word.to_string_lossy();
-    if !word.is_empty() && word.as_bytes().iter().all(plain) {
-        return text.into_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 fn folder(args: &RunArgs) -> Result<PathBuf, CliError> {
