@@ -153,6 +153,13 @@ fn widen(
             plan.write.push(path);
         }
     }
+    if needs.network.iter().any(|name| name == "on") {
+        if plan.network != Network::On {
+            plan.network = Network::On;
+            wanted.push("use the network of the machine without limits".into());
+        }
+        return Ok(wanted);
+    }
     let refused = |why: InvalidGate| BadInput(format!("`needs.network` has a wrong name: {why}."));
     gate_plan::check_names(&needs.network).map_err(|why| refused(why.into()))?;
     let gate = match &plan.network {

@@ -205,6 +205,32 @@ fn protected_name_that_a_person_grants_can_be_made() {
 }
 
 #[test]
+fn agent_can_ask_for_the_whole_network() {
+    as_each_user(|user| {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = server.local_addr().expect("an address").port();
+        for network in ["off", "allowlist"] {
+            let config =
+                format!("[sandbox]\nmode = \"workspace-write\"\nnetwork = \"{network}\"\n");
+            user.write("state/config.toml", &config);
+            let command = format!("exec 3<> /dev/tcp/127.0.0.1/{port}");
+            let refused = call(user, "shell", &json!({"command": command}));
+            assert_eq!(refused["result"]["exit_code"], 1, "{refused}");
+            let wanted =
+                json!({"command": command, "needs": {"network": "on"}, "justification": "test"});
+            let held = call(user, "shell", &wanted);
+            let said = text(&held);
+            assert!(said.contains("the network of the machine"), "{said}");
+            let id = |name: &str| held["result"][name].as_str().expect("an id").to_owned();
+            let answered = user.abide(&["answer", &id("question_id"), "yes"]);
+            assert_eq!(answered.code, 0, "{answered:?}");
+            let ended = call(user, "shell", &json!({"session_id": id("session_id")}));
+            assert_eq!(ended["result"]["exit_code"], 0, "{ended}");
+        }
+    });
+}
+
+#[test]
 fn agent_can_ask_to_run_outside_a_sandbox_that_cannot_be_made() {
     as_each_user(|user| {
         let config = "[sandbox]\nmode = \"workspace-write\"\nwrite = [\"STATE\"]\n";
