@@ -33,7 +33,7 @@ pub trait KeeperControl: Send + Sync {
 
     fn start(&self, id: SessionId, launch: Launch);
 
-    /// Reports that a session could not be started.
+    /// Reports that a session could not be started. If a keeper was reserved or made for it, the keeper exits.
     fn fail(&self, id: SessionId, why: &str);
 
     /// Sends an order to a keeper. Does nothing if the keeper is gone.

@@ -48,21 +48,18 @@ impl KeeperControl for Arc<Keepers> {
 
     /// Tells the keeper to start the command. The result arrives as an event.
     fn start(&self, id: SessionId, launch: Launch) {
-        match (self.connection(id), self.disk_is_full()) {
-            (Some(connection), false) => {
+        match self.connection(id) {
+            _ if self.disk_is_full() => KeeperControl::fail(self, id, DISK_FULL),
+            Some(connection) => {
                 // First, because the keeper may report the start at once.
                 self.starting.add(self, id);
                 connection.send(&ToKeeper::Start(Box::new(launch)));
                 // While the command runs, there is time to recycle the others.
                 self.recycle_deferred();
             }
-            (None, false) => {
+            None => {
                 let keeper_fault = lock(&self.keeper_fault).take();
                 KeeperControl::fail(self, id, keeper_fault.as_deref().unwrap_or(NO_KEEPER));
-            }
-            (connection, true) => {
-                KeeperControl::fail(self, id, DISK_FULL);
-                connection.inspect(|connection| connection.close());
             }
         }
         self.fill_pool();
@@ -70,6 +67,9 @@ impl KeeperControl for Arc<Keepers> {
 
     fn fail(&self, id: SessionId, why: &str) {
         self.failed_at(id, why, SystemClock.now().wall);
+        if let Some(connection) = self.connection(id) {
+            connection.close();
+        }
     }
 
     fn send(&self, id: SessionId, order: &ToKeeper) {
@@ -135,5 +135,35 @@ impl KeeperControl for Arc<Keepers> {
     fn take_recovered_details(&self, id: SessionId) -> RecoveredDetails {
         let mut recovered = lock(&self.recovered);
         recovered.remove(&id).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use abide_core::Event;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::stream::Stream;
+
+    #[tokio::test]
+    async fn failed_start_closes_the_connection_of_its_keeper() {
+        let folder = tempfile::tempdir().unwrap();
+        let (events, mut reported) = mpsc::channel(8);
+        let keepers = Keepers::new(folder.path().into(), "/nonexistent".into(), 0, events);
+        let (ours, mut keeper) = UnixStream::pair().unwrap();
+        keeper.set_nonblocking(true).unwrap();
+        let id = SessionId::from_bits(1);
+        keepers.adopt(id, Stream::new(ours).unwrap(), true);
+        keepers.fail(id, "no workspace");
+        let Some(Event::StartFailed { session, fault, .. }) = reported.recv().await else {
+            panic!("the failure is reported first");
+        };
+        assert_eq!((session, &*fault), (id, "no workspace"));
+        // A keeper without a command exits when its connection is closed.
+        assert_eq!(keeper.read(&mut [0; 64]).ok(), Some(0));
     }
 }
