@@ -565,10 +565,10 @@ impl WaitingCall<'_> {
         ErrorData::internal_error("the client does not wait for this answer", None)
     }
 
-    /// Ends a call while the daemon is stopping. The front repeats the call to the next daemon, so this one
-    /// stays unanswered until the connection is closed.
+    /// Ends a call while the daemon is stopping. The front repeats the call, and a cancellation of it, to the next
+    /// daemon, so this one stays unanswered until the connection is closed.
     async fn end_stopping(self) -> ErrorData {
-        self.cx.request.unwanted().await;
+        self.cx.request.sink.lost().cancelled().await;
         ErrorData::internal_error("the daemon is stopping; the command goes on", None)
     }
 }

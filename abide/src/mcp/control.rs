@@ -7,6 +7,8 @@ pub const PREFIX: &[u8] = b"!";
 pub const ACCEPTED: &str = "!accepted\n";
 /// From the daemon: it is alive, in reply to [`ControlLine::Check`].
 pub const ALIVE: &str = "!alive\n";
+/// From the daemon, before a number and a newline: the cancellation of the request with this number was carried out.
+pub const CANCELLED: &str = "!cancelled ";
 
 /// Control line from a front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

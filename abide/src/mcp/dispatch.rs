@@ -395,8 +395,11 @@ impl PendingReply {
     fn send(self, answer: MethodResult, receipt: Option<Receipt>, permit: Option<RenderPermit>) {
         let is_wanted = self.in_flight.finish(&self.id, &self.request);
         // On a lost connection no answer is sent: the front replays the request to the next daemon.
-        if !is_wanted || self.request.sink.lost().is_cancelled() {
+        if self.request.sink.lost().is_cancelled() {
             return;
+        }
+        if !is_wanted {
+            return self.request.confirm_cancellation();
         }
         let message = match answer {
             Err(error) => JsonRpcMessage::error(error, Some(self.id)),

@@ -199,9 +199,9 @@ impl Front {
     /// the other thread either connects or gives up, and giving up answers every request.
     fn wait_for_last_answers(&self, timeout: Duration) {
         let mut state = self.state();
-        while !state.unanswered.is_empty() || state.writing {
-            let before = (state.unanswered.len(), state.writing);
-            let same = |state: &FrontState| (state.unanswered.len(), state.writing) == before;
+        while state.pending() > 0 || state.writing {
+            let before = (state.pending(), state.writing);
+            let same = |state: &FrontState| (state.pending(), state.writing) == before;
             if state.link.is_none() && !state.writing {
                 let unlinked = |state: &mut FrontState| state.link.is_none() && same(state);
                 state = self
@@ -225,8 +225,8 @@ impl Front {
 
     // ---- from the daemon to the client
 
-    /// Connects, forwards answers until the connection breaks, and reconnects while requests are unanswered.
-    /// With no unanswered request the thread waits for the next one: a daemon that was stopped is not
+    /// Connects, forwards answers until the connection breaks, and reconnects while requests are pending.
+    /// With no pending request the thread waits for the next one: a daemon that was stopped is not
     /// restarted without need.
     fn forward_answers(&self) {
         let mut breaks = 0;
@@ -246,7 +246,7 @@ impl Front {
                 }
                 Err(e) => self.give_up(&e.to_string()),
             }
-            let idle = |state: &mut FrontState| state.unanswered.is_empty();
+            let idle = |state: &mut FrontState| state.pending() == 0;
             drop(self.changed.wait_while(self.state(), idle));
         }
     }
@@ -349,9 +349,8 @@ impl Front {
     }
 
     fn control(&self, line: &[u8]) {
-        if line == control::ALIVE.as_bytes() {
-            self.state().daemon_alive();
-        }
+        self.state().take_control(line);
+        self.changed.notify_all();
     }
 
     /// Notes a line from the daemon, and appends to `out` what the client should see of it.
@@ -396,6 +395,7 @@ impl Front {
         {
             let mut state = self.state();
             state.queued.clear();
+            state.cancelled.clear();
             state.writing = true;
             for line in std::mem::take(&mut state.unanswered) {
                 let refusal = error_line(Some(&line.id), -32603, &sentence);

@@ -8,6 +8,7 @@ use memchr::memmem;
 use serde_json::Value;
 
 use super::batch::{self, Batches};
+use super::control;
 use super::front_hello::FrontHello;
 use super::json_line::ID_IN_USE;
 use super::outline::{BOM, MessageKind, Outline, normalize_id};
@@ -25,6 +26,8 @@ pub struct FrontState {
     initialized: Option<Vec<u8>>,
     /// Requests that wait for their answer, in order of arrival.
     pub unanswered: Vec<PendingRequest>,
+    /// Cancelled requests, each with its cancellation, which the daemon has not confirmed yet.
+    pub cancelled: Vec<(PendingRequest, Vec<u8>)>,
     /// Lines that need no answer and arrived while there was no connection.
     pub queued: Vec<Vec<u8>>,
     /// Ids of the daemon's own requests that the client has not answered.
@@ -62,6 +65,7 @@ impl FrontState {
             opening: None,
             initialized: None,
             unanswered: Vec::new(),
+            cancelled: Vec::new(),
             queued: Vec::new(),
             daemon_requests: Vec::new(),
             ignored_answer: None,
@@ -92,9 +96,8 @@ impl FrontState {
                 self.send(line);
             }
             MessageKind::Notification if outline.is("notifications/cancelled") => {
-                if self.send_or_queue(line) {
-                    self.forget_cancelled(line);
-                }
+                self.send(line);
+                self.cancel(line);
             }
             MessageKind::Notification | MessageKind::Unknown => drop(self.send_or_queue(line)),
         }
@@ -116,12 +119,41 @@ impl FrontState {
         self.unanswered.push(request);
     }
 
-    /// Forgets a request that the client has cancelled: it gets no answer.
-    fn forget_cancelled(&mut self, line: &[u8]) {
-        if let Some(id) = cancelled_id(line) {
-            self.unanswered.retain(|request| request.id != id);
-            self.batches.forget(&id);
+    /// Takes a cancellation: its request gets no answer. Both are kept until the daemon confirms, since it may be gone
+    /// before it reads what was sent.
+    fn cancel(&mut self, line: &[u8]) {
+        let Some(id) = cancelled_id(line) else {
+            return;
+        };
+        self.batches.forget(&id);
+        let opening = self.opening.as_ref().map(|opening| opening.number);
+        for request in self.unanswered.extract_if(.., |request| request.id == id) {
+            if Some(request.number) != opening && self.cancelled.len() < QUEUE_LIMIT {
+                self.cancelled.push((request, line.to_vec()));
+            }
         }
+    }
+
+    /// Takes a control line of the daemon.
+    pub fn take_control(&mut self, line: &[u8]) {
+        if line == control::ALIVE.as_bytes() {
+            return self.daemon_alive();
+        }
+        let number = line.strip_prefix(control::CANCELLED.as_bytes());
+        let number =
+            number.and_then(|number| str::from_utf8(number).ok()?.trim().parse::<u64>().ok());
+        if let Some(number) = number {
+            self.forget_cancelled(|request| request.number == number);
+        }
+    }
+
+    fn forget_cancelled(&mut self, is_done: impl Fn(&PendingRequest) -> bool) {
+        self.cancelled.retain(|(request, _)| !is_done(request));
+    }
+
+    /// Number of requests for which a daemon is needed.
+    pub fn pending(&self) -> usize {
+        self.unanswered.len() + self.cancelled.len()
     }
 
     /// Takes an answer from the daemon, and appends to `out` what the client should see.
@@ -138,6 +170,7 @@ impl FrontState {
             self.takes_batches = agreed_version(line).as_deref() == Some(batch::VERSION);
         }
         self.forget_answered(id, line);
+        self.forget_cancelled(|request| request.id == id);
         self.append_answer(id, line, out);
         self.writing = true;
     }
@@ -194,7 +227,12 @@ impl FrontState {
         });
         self.ignored_answer = opening.as_ref().map(|opening| opening.id.clone());
         let sent = |line: &&PendingRequest| line.replay != ReplayState::HeldBack;
-        let replayed = || opening.iter().chain(&self.unanswered).filter(sent);
+        let cancelled = std::mem::take(&mut self.cancelled);
+        let unanswered = || self.unanswered.iter().filter(sent);
+        let replayed = || {
+            let cancelled = cancelled.iter().map(|(request, _)| request);
+            opening.iter().chain(unanswered()).chain(cancelled)
+        };
         self.hello.replayed = replayed().map(|line| line.number).collect();
         let mut lines = self.hello.line();
         for line in replayed() {
@@ -206,12 +244,12 @@ impl FrontState {
         if !self.unanswered.is_empty() {
             lines.extend_from_slice(replay_suspects::check_line().as_bytes());
         }
-        for line in std::mem::take(&mut self.queued) {
-            lines.extend_from_slice(&line);
-            if Outline::of(&line).is("notifications/cancelled") {
-                self.forget_cancelled(&line);
-            }
-        }
+        let cancellations = cancelled.into_iter().map(|(_, line)| line);
+        lines.extend(
+            cancellations
+                .chain(std::mem::take(&mut self.queued))
+                .flatten(),
+        );
         self.hello.connection += 1;
         self.alive = false;
         lines
@@ -323,16 +361,38 @@ mod tests {
     #[test]
     fn cancellation_is_replayed_after_its_request_and_both_are_forgotten() {
         let mut state = state();
+        // The connection takes the lines, but the daemon is gone before it reads them.
+        let (ours, _daemon) = UnixStream::pair().unwrap();
+        state.link = Some(ours);
         let cancelled = r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#;
         for line in [CALL, OTHER, cancelled] {
             send_line(&mut state, line);
         }
-        let lines = vec![CALL.into(), OTHER.into(), CHECK.into(), cancelled.into()];
-        assert_eq!(replayed(&mut state), (vec![0, 1], 2, lines));
+        let lines = vec![OTHER.into(), CALL.into(), CHECK.into(), cancelled.into()];
+        assert_eq!(replayed(&mut state), (vec![1, 0], 2, lines));
         assert_eq!(
             replayed(&mut state),
             (vec![1], 2, vec![OTHER.into(), CHECK.into()])
         );
+    }
+
+    #[test]
+    fn confirmed_cancellation_is_not_replayed() {
+        let mut state = state();
+        for line in [CALL, OTHER] {
+            send_line(&mut state, line);
+        }
+        send_line(
+            &mut state,
+            r#"{"method":"notifications/cancelled","params":{"requestId":"two"}}"#,
+        );
+        for line in ["!cancelled\n", "!cancelled x\n", "!cancelled 0\n"] {
+            state.take_control(line.as_bytes());
+            assert_eq!(state.pending(), 2, "{line}");
+        }
+        state.take_control(b"!cancelled 1\n");
+        let lines = vec![CALL.into(), CHECK.into()];
+        assert_eq!(replayed(&mut state), (vec![0], 2, lines));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use rmcp::model::{CallToolRequestParams, RequestId};
 use tokio_util::sync::CancellationToken;
 
+use super::control;
 use super::peer::Sink;
 
 /// One request that is not answered yet.
@@ -54,6 +55,13 @@ impl InFlight {
     pub fn cancel(&self, reason: Option<String>) {
         let _ = self.reason.set(reason);
         self.cancelled.cancel();
+    }
+
+    /// Tells the front that the cancellation was carried out, so that it is not replayed.
+    pub fn confirm_cancellation(&self) {
+        if let (Sink::Front(writer), Some(number)) = (&self.sink, self.ordinal) {
+            writer.send_control(&format!("{}{number}\n", control::CANCELLED));
+        }
     }
 
     /// Reason of the cancellation, if the client has cancelled the request.

@@ -1,5 +1,6 @@
 //! Restarts of clients and daemons.
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::harness::{Client, ERAS, Fifo, Home, LEGACY, Process, is_error, setup, text};
@@ -382,6 +383,25 @@ fn cancellation_is_replayed_to_the_next_daemon() {
         "notifications/cancelled",
         json!({"requestId": id, "reason": "stop"}),
     );
+    process.wait_gone();
+}
+
+#[test]
+fn cancellation_that_the_daemon_never_read_is_replayed() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let fifo = Fifo::new(&home, "fifo");
+    let command = format!("echo $$ > {}; exec sleep 1000", fifo.path());
+    let id = client.begin("execute_command", json!({"command": command}));
+    let process = fifo.read_process();
+    // A stopped daemon reads nothing, but its socket takes what the front writes.
+    let daemon = Process::on(home.pid());
+    daemon.send(Signal::STOP);
+    client.notify(
+        "notifications/cancelled",
+        json!({"requestId": id, "reason": "stop"}),
+    );
+    daemon.kill();
     process.wait_gone();
 }
 
