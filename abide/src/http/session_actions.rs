@@ -2,7 +2,6 @@
 
 use abide_api::arguments::LimitArgs;
 use abide_api::{Rename, Session, WrittenBytes};
-use abide_core::session::Phase;
 use abide_core::{Event, Outcome, Request, SessionId};
 use axum::body::Body;
 use axum::extract::{Path, State as Shared};
@@ -40,10 +39,9 @@ pub async fn kill(
     };
     call_engine(&state, &requester, request).await?;
     let view = requester.session(&state, &id)?;
-    let ended = matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. });
-    match ended {
-        true => Ok(JsonResponse(session_from(&view))),
-        false => Err(Problem::conflict(tools::survives_kill(session))),
+    match view.is_alive() {
+        false => Ok(JsonResponse(session_from(&view))),
+        true => Err(Problem::conflict(tools::survives_kill(session))),
     }
 }
 
@@ -55,7 +53,7 @@ pub async fn delete(
 ) -> SessionResponse {
     requester.refuse_agent("delete a session")?;
     let view = requester.session(&state, &id)?;
-    if !matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. }) {
+    if view.is_alive() {
         return Err(Problem::conflict(format!(
             "Session '{id}' is still running; kill it first"
         )));

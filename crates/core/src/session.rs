@@ -154,6 +154,19 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// Ending of the leader, if it has ended.
+    pub fn ending(&self) -> Option<&Ending> {
+        match self {
+            Phase::Leftover { ending } | Phase::Ended { ending } => Some(ending),
+            Phase::Starting | Phase::Running { .. } | Phase::Failed { .. } => None,
+        }
+    }
+
+    /// True if no process of the session is left, or none was started. Final.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Phase::Ended { .. } | Phase::Failed { .. })
+    }
+
     /// Reason of the kill of a running session, once it is decided.
     pub fn wanted_end(&self) -> Option<End> {
         match self {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use abide_core::session::{Phase, Session};
+use abide_core::session::Phase;
 use abide_core::time::Wall;
 use abide_core::timer::{self, Status};
 use abide_core::{
@@ -494,7 +494,8 @@ impl Performer {
                 damage,
                 name,
                 started_here: false,
-                ending_delivered: leader_has_ended(state) && !engine.is_ending_undelivered(id),
+                ending_delivered: state.phase.ending().is_some()
+                    && !engine.is_ending_undelivered(id),
             }
         });
         self.handle.published().publish(SessionView {
@@ -527,7 +528,9 @@ impl Performer {
         let (Some(state), Some(detail)) = (engine.session(id), self.details.get_mut(&id)) else {
             return;
         };
-        if leader_has_ended(state) && !detail.ending_delivered && !engine.is_ending_undelivered(id)
+        if state.phase.ending().is_some()
+            && !detail.ending_delivered
+            && !engine.is_ending_undelivered(id)
         {
             tracing::debug!(session = %id, "its ending was reported");
             detail.ending_delivered = true;
@@ -550,10 +553,6 @@ impl Performer {
         // A full queue loses an update, never the answer.
         let _ = open.reply.updates.try_send(update);
     }
-}
-
-fn leader_has_ended(session: &Session) -> bool {
-    matches!(session.phase, Phase::Leftover { .. } | Phase::Ended { .. })
 }
 
 fn containment_choice(containment: Containment) -> frame::ContainmentChoice {

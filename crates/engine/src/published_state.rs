@@ -56,10 +56,7 @@ pub struct SessionView {
 impl SessionView {
     /// Ending of the leader.
     pub fn ending(&self) -> Option<&Ending> {
-        match &self.state.phase {
-            Phase::Leftover { ending } | Phase::Ended { ending } => Some(ending),
-            Phase::Starting | Phase::Running { .. } | Phase::Failed { .. } => None,
-        }
+        self.state.phase.ending()
     }
 
     /// Time at which the leader ended, or could not be started.
@@ -80,7 +77,7 @@ impl SessionView {
 
     /// True while a process of the session may be alive.
     pub fn is_alive(&self) -> bool {
-        !matches!(self.state.phase, Phase::Ended { .. } | Phase::Failed { .. })
+        !self.state.phase.is_final()
     }
 
     /// Bytes of output, in the log or dropped.

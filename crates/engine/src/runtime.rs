@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use abide_core::record::StoredState;
-use abide_core::session::Phase;
 use abide_core::{Agent, Engine, Event, HeldCommand, Millis, Question, QuestionId, SessionId};
 use abide_session::accelerator::Accelerator;
 use abide_session::private_file;
@@ -252,10 +251,7 @@ pub(super) fn recovery_events(
     resumable: impl Iterator<Item = Event>,
     state: StoredState,
 ) -> Vec<Event> {
-    let is_over = |found: &&RecoveredSession| {
-        let phase = &found.session.phase;
-        matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
-    };
+    let is_over = |found: &&RecoveredSession| found.session.phase.ending().is_some();
     let undelivered: Vec<Event> = (found.iter().filter(is_over))
         .filter(|found| !found.ending_delivered)
         .map(|found| Event::EndingUndelivered { session: found.id })

@@ -10,10 +10,7 @@ impl Engine {
     /// Marks a session whose ending was not delivered. A call that waited for it before the restart has
     /// [`crate::limit::TAKE_UP`] to come back; then the agent gets a message.
     pub(super) fn schedule_ending_message(&mut self, step: &Step<'_>, id: SessionId) {
-        let over = |entry: &&mut SessionState| {
-            let phase = &entry.session.phase;
-            matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
-        };
+        let over = |entry: &&mut SessionState| entry.session.phase.ending().is_some();
         let told = |entry: &&mut SessionState| !entry.session.started_by.is_try();
         if let Some(entry) = self.sessions.get_mut(&id).filter(over).filter(told) {
             entry.ending_undelivered = true;

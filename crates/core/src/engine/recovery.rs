@@ -107,12 +107,7 @@ impl Engine {
     /// Removes sessions whose folders are gone. A session that has not ended stays, whatever the caller says.
     pub(super) fn forgotten(&mut self, sessions: &[SessionId]) {
         for id in sessions {
-            let over = |entry: &SessionState| {
-                matches!(
-                    entry.session.phase,
-                    Phase::Ended { .. } | Phase::Failed { .. }
-                )
-            };
+            let over = |entry: &SessionState| entry.session.phase.is_final();
             if !self.sessions.get(id).is_some_and(over) {
                 continue;
             }

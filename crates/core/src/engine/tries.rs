@@ -168,10 +168,7 @@ impl Engine {
 }
 
 fn has_ended(entry: &SessionState) -> bool {
-    match entry.session.phase {
-        Phase::Ended { .. } | Phase::Failed { .. } => true,
-        Phase::Starting | Phase::Running { .. } | Phase::Leftover { .. } => false,
-    }
+    entry.session.phase.is_final()
 }
 
 impl Key {
