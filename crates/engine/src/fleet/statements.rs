@@ -346,12 +346,7 @@ fn bytes(bytes: Option<[u8; 32]>) -> String {
 }
 
 fn from_hex(text: Option<&str>) -> Option<[u8; 32]> {
-    let text = text.filter(|text| text.len() == 64 && text.is_ascii())?;
-    let mut bytes = [0; 32];
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(bytes)
+    secret::unhex(text?)?.try_into().ok()
 }
 
 fn pace_word(pace: Pace) -> &'static str {

@@ -203,14 +203,8 @@ fn write_hex(path: &Path, bytes: &[u8; BYTES]) -> Result<(), KeyFault> {
 }
 
 fn unhex(text: &[u8]) -> Option<[u8; BYTES]> {
-    if text.len() != 2 * BYTES || !text.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    let mut bytes = [0; BYTES];
-    for (byte, digits) in bytes.iter_mut().zip(text.chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    }
-    Some(bytes)
+    let bytes = secret::unhex(std::str::from_utf8(text).ok()?)?;
+    bytes.try_into().ok()
 }
 
 #[cfg(test)]
