@@ -254,7 +254,7 @@ impl Engine {
                 self.timers.add_numbers(block.clone());
                 self.outbox.add_numbers(block);
             }
-            Event::FleetTimeSet { ahead_of_boot } => self.timers.set_time(ahead_of_boot),
+            Event::FleetTimeSet { boot_offset } => self.timers.set_time(boot_offset),
             Event::ConditionHeld { timer, seen } => {
                 self.condition_decided(step, timer, CompletedBy::Condition, seen);
             }

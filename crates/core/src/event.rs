@@ -202,7 +202,7 @@ pub enum Event {
     /// The time of the fleet has changed.
     FleetTimeSet {
         /// Fleet time minus boot time.
-        ahead_of_boot: i64,
+        boot_offset: i64,
     },
     /// The condition of a timer holds.
     ConditionHeld {

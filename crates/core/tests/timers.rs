@@ -454,7 +454,7 @@ fn recorded(record: &timer::Record) -> String {
         }
         timer::Record::Acted { number, key } => format!("t{} done by {}", number + 1, key.0),
         timer::Record::Anchored(anchor) => {
-            let (sign, by) = (anchor.wall_ahead < 0, anchor.wall_ahead.unsigned_abs());
+            let (sign, by) = (anchor.wall_offset < 0, anchor.wall_offset.unsigned_abs());
             let sign = if sign { "-" } else { "" };
             format!("anchor, calendar off by {sign}{}", Millis(by))
         }

@@ -1,17 +1,18 @@
 //! Fleet time: one time for all machines, counted on boot clocks.
 //!
-//! Deadlines of a fleet are in fleet time ([`Steady`]). The *line* of a daemon is fleet time minus its boot clock, which
-//! stays the same while the machine runs. The rules:
+//! Deadlines of a fleet are in fleet time ([`Steady`]). The *boot offset* of a daemon is fleet time minus its boot clock,
+//! which stays the same while the machine runs. The rules:
 //!
-//! 1. A line is always a lower bound: what is read from the database is taken to be as old as the answer.
-//! 2. Start: with the line of the former daemon of the same boot; else from a living machine (rule 3); else, where all
-//!    others are dead, from the clock of the database minus `clock_ahead`, but not behind what was reached.
+//! 1. A boot offset is always a lower bound: what is read from the database is taken to be as old as the answer.
+//! 2. Start: with the boot offset of the former daemon of the same boot; else from a living machine (rule 3); else, where
+//!    all others are dead, from the clock of the database minus `clock_ahead`, but not behind what was reached.
 //! 3. Forward: a machine whose boot clock stood still takes the time of another one that agrees with the database.
 //!    Database time is used to count from the other's heartbeat to the own look, and believed only after the other's
 //!    next heartbeat has shown that the database clock did not leap in between.
 //! 4. Off by more than a second: if a machine whose newer heartbeat agrees with the database is there, the database is
-//!    right. A line behind it follows rule 3. A line ahead of it is lowered, and the shown time stands still meanwhile.
-//!    If there is none, the database clock has leapt: `clock_ahead` is corrected by compare-and-set, and lines stay.
+//!    right. An offset behind it follows rule 3. An offset ahead of it is lowered, and the shown time stands still
+//!    meanwhile. If there is none, the database clock has leapt: `clock_ahead` is corrected by compare-and-set, and boot
+//!    offsets stay.
 //!    A machine that is alone follows its boot clock.
 //! 5. While it is off, a daemon claims nothing, and the database refuses to make timers ([`due`]).
 //!
@@ -29,13 +30,14 @@ use crate::time::{Boot, Millis, Steady};
 /// Clock of one daemon.
 #[derive(Clone, Debug, Default)]
 pub struct FleetClock {
-    line: Option<i64>,
+    boot_offset: Option<i64>,
     floor: Steady,
     samples: BTreeMap<MachineId, Sample>,
     doubt: Option<Doubt>,
 }
 
-/// Heartbeat of another machine beside a reading of the database clock: a line to be confirmed by its next heartbeat.
+/// Heartbeat of another machine beside a reading of the database clock: a boot offset to be confirmed by its next
+/// heartbeat.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     claim: Claim,
@@ -43,10 +45,10 @@ struct Sample {
     fleet_time: Steady,
     written: DatabaseClock,
     read: DatabaseClock,
-    line: i64,
+    boot_offset: i64,
 }
 
-/// The database clock differs from the line.
+/// The database clock differs from the boot offset.
 #[derive(Clone, Debug)]
 struct Doubt {
     looks: u32,
@@ -70,24 +72,24 @@ pub struct Peer<'a> {
 pub enum Advice {
     /// None.
     Keep,
-    /// The line was changed.
+    /// The boot offset was changed.
     Moved,
     /// `clock_ahead` has to be corrected to this value.
     Correct(i64),
 }
 
 impl FleetClock {
-    /// Clock with the line of the former daemon, if that ran in the same boot.
-    pub fn new(line: Option<i64>) -> Self {
+    /// Clock with the boot offset of the former daemon, if that ran in the same boot.
+    pub fn new(boot_offset: Option<i64>) -> Self {
         FleetClock {
-            line,
+            boot_offset,
             ..FleetClock::default()
         }
     }
 
     /// Fleet time by which timers are completed; `None` until it is known.
     pub fn now(&self, boot: Boot) -> Option<Steady> {
-        self.line.map(|line| at(line, boot))
+        self.boot_offset.map(|offset| at(offset, boot))
     }
 
     /// Fleet time for display, which never runs back.
@@ -95,62 +97,62 @@ impl FleetClock {
         self.now(boot).map(|now| now.max(self.floor))
     }
 
-    /// Line, to be kept for the next daemon of this boot.
-    pub fn line(&self) -> Option<i64> {
-        self.line
+    /// Boot offset, to be kept for the next daemon of this boot.
+    pub fn boot_offset(&self) -> Option<i64> {
+        self.boot_offset
     }
 
     /// Boot time at this fleet time.
     pub fn boot(&self, time: Steady) -> Option<Boot> {
-        self.line
-            .map(|line| Boot(time.0.saturating_add_signed(line.saturating_neg())))
+        self.boot_offset
+            .map(|offset| Boot(time.0.saturating_add_signed(offset.saturating_neg())))
     }
 
     /// True if the time is known and does not differ from that of the database.
     pub fn is_settled(&self) -> bool {
-        self.line.is_some() && self.doubt.is_none()
+        self.boot_offset.is_some() && self.doubt.is_none()
     }
 
     /// Takes the result of a look. `peers` are the other machines in it.
     pub fn look(&mut self, sent: Boot, answered: Boot, look: &Look, peers: &[Peer<'_>]) -> Advice {
-        let before = self.line;
+        let before = self.boot_offset;
         let offered = self.sample(answered, look, peers);
         let by_database = less(database_time(look), answered.0);
-        match self.line {
+        match self.boot_offset {
             None => {
                 let waits = peers
                     .iter()
                     .any(|peer| peer.may_live && peer.row.fleet_time.is_some());
-                self.line = offered.map(|(line, _)| line);
-                if self.line.is_none() && look.wide && !waits {
+                self.boot_offset = offered.map(|(offset, _)| offset);
+                if self.boot_offset.is_none() && look.wide && !waits {
                     let reached = (peers.iter().map(|peer| peer.row).chain(&look.own))
                         .filter_map(|row| row.fleet_time)
                         .fold(look.fleet.reached, Steady::max);
-                    self.line = Some(by_database.max(less(reached.0, answered.0)));
+                    self.boot_offset = Some(by_database.max(less(reached.0, answered.0)));
                 }
             }
-            Some(line) => {
+            Some(offset) => {
                 if let Some((offered, true)) = offered
-                    && offered > line + STEP
+                    && offered > offset + STEP
                 {
-                    self.line = Some(offered);
+                    self.boot_offset = Some(offered);
                 }
             }
         }
         let advice = self.compare(sent, answered, look, peers);
-        if advice == Advice::Keep && self.line != before {
+        if advice == Advice::Keep && self.boot_offset != before {
             return Advice::Moved;
         }
         advice
     }
 
-    /// Compares the line with the database (rule 4).
+    /// Compares the boot offset with the database (rule 4).
     fn compare(&mut self, sent: Boot, answered: Boot, look: &Look, peers: &[Peer<'_>]) -> Advice {
-        let Some(line) = self.line else {
+        let Some(offset) = self.boot_offset else {
             return Advice::Keep;
         };
-        let highest = less(database_time(look), at(line, sent).0);
-        let lowest = less(database_time(look), at(line, answered).0);
+        let highest = less(database_time(look), at(offset, sent).0);
+        let lowest = less(database_time(look), at(offset, answered).0);
         if lowest <= LIMIT && highest >= -LIMIT {
             self.doubt = None;
             return Advice::Keep;
@@ -182,8 +184,8 @@ impl FleetClock {
         }
         if database_is_right {
             if highest < -LIMIT {
-                self.floor = self.floor.max(at(line, answered));
-                self.line = Some(less(database_time(look), answered.0));
+                self.floor = self.floor.max(at(offset, answered));
+                self.boot_offset = Some(less(database_time(look), answered.0));
                 self.doubt = None;
             }
             return Advice::Keep;
@@ -195,7 +197,7 @@ impl FleetClock {
         Advice::Correct(look.fleet.clock_ahead.saturating_add(highest))
     }
 
-    /// Collects samples and returns the highest line that was confirmed, and whether its machine agrees with the
+    /// Collects samples and returns the highest boot offset that was confirmed, and whether its machine agrees with the
     /// database (rule 3).
     fn sample(&mut self, answered: Boot, look: &Look, peers: &[Peer<'_>]) -> Option<(i64, bool)> {
         let mut best = None;
@@ -212,7 +214,10 @@ impl FleetClock {
                     continue;
                 }
                 if row.heartbeat > old.heartbeat && old.is_confirmed(row, fleet_time) {
-                    best = best.max(Some((old.line, agrees(row, fleet_time, &look.fleet))));
+                    best = best.max(Some((
+                        old.boot_offset,
+                        agrees(row, fleet_time, &look.fleet),
+                    )));
                 }
             }
             let read = look.database_clock;
@@ -224,7 +229,7 @@ impl FleetClock {
                 fleet_time,
                 written: row.written,
                 read,
-                line: less(now, answered.0),
+                boot_offset: less(now, answered.0),
             };
             self.samples.insert(row.id, sample);
         }
@@ -275,8 +280,8 @@ fn database_time(look: &Look) -> u64 {
     by_database(look.database_clock, &look.fleet).0
 }
 
-fn at(line: i64, boot: Boot) -> Steady {
-    Steady(boot.0.saturating_add_signed(line))
+fn at(boot_offset: i64, boot: Boot) -> Steady {
+    Steady(boot.0.saturating_add_signed(boot_offset))
 }
 
 fn less(left: u64, right: u64) -> i64 {

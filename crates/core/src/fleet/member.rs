@@ -34,7 +34,7 @@ pub struct Identity {
     /// Random bits.
     pub random: u64,
     /// Line of the fleet clock of the former daemon, if that ran in the same boot.
-    pub line: Option<i64>,
+    pub boot_offset: Option<i64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Member {
             timeline: None,
             server: None,
             changed: None,
-            clock: FleetClock::new(identity.line),
+            clock: FleetClock::new(identity.boot_offset),
             shards: Shards::default(),
             soonest: None,
             waiting: false,

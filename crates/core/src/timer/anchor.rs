@@ -20,9 +20,9 @@ pub struct Anchor {
     /// Boot id at the time of the record.
     pub boot_id: u128,
     /// Steady time minus boot time, within that boot.
-    pub ahead_of_boot: i64,
+    pub boot_offset: i64,
     /// Wall time minus steady time.
-    pub wall_ahead: i64,
+    pub wall_offset: i64,
     /// Steady time that is known to have passed.
     pub reached: Steady,
 }
@@ -36,49 +36,49 @@ impl Anchor {
                 kept.steady(now.boot).0
             }
             Some(kept) => {
-                let by_calendar = add(now.wall.0, kept.wall_ahead.saturating_neg());
+                let by_calendar = add(now.wall.0, kept.wall_offset.saturating_neg());
                 let unnoticed = limit::CLOCK_DISAGREEMENT.0;
                 by_calendar.saturating_sub(unnoticed).max(kept.reached.0)
             }
         };
-        let wall_ahead = less(now.wall.0, steady);
+        let wall_offset = less(now.wall.0, steady);
         // The two clocks are not read at the same instant, so the recorded difference stays until it is clearly
         // wrong.
         let noted = kept
             .filter(|kept| kept.boot_id == boot_id)
-            .map(|kept| kept.wall_ahead);
-        let noted = noted.filter(|noted| !disagree(*noted, wall_ahead));
+            .map(|kept| kept.wall_offset);
+        let noted = noted.filter(|noted| !disagree(*noted, wall_offset));
         Anchor {
             boot_id,
-            ahead_of_boot: less(steady, now.boot.0),
-            wall_ahead: noted.unwrap_or(wall_ahead),
+            boot_offset: less(steady, now.boot.0),
+            wall_offset: noted.unwrap_or(wall_offset),
             reached: Steady(steady),
         }
     }
 
     /// Steady time at this boot time.
     pub fn steady(&self, boot: Boot) -> Steady {
-        Steady(add(boot.0, self.ahead_of_boot))
+        Steady(add(boot.0, self.boot_offset))
     }
 
     /// Boot time at this steady time; zero if it was before the boot.
     pub fn boot(&self, steady: Steady) -> Boot {
-        Boot(add(steady.0, self.ahead_of_boot.saturating_neg()))
+        Boot(add(steady.0, self.boot_offset.saturating_neg()))
     }
 
     /// Wall time at this steady time, as far as it is known now.
     pub fn wall(&self, steady: Steady) -> Wall {
-        Wall(add(steady.0, self.wall_ahead))
+        Wall(add(steady.0, self.wall_offset))
     }
 
     /// Compares the wall clock with the anchor. Returns whether the anchor has changed and must be recorded.
     pub fn note(&mut self, now: Now) -> bool {
         let steady = self.steady(now.boot);
-        let wall_ahead = less(now.wall.0, steady.0);
-        if !disagree(wall_ahead, self.wall_ahead) {
+        let wall_offset = less(now.wall.0, steady.0);
+        if !disagree(wall_offset, self.wall_offset) {
             return false;
         }
-        self.wall_ahead = wall_ahead;
+        self.wall_offset = wall_offset;
         self.reached = steady;
         true
     }

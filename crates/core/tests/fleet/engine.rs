@@ -145,7 +145,7 @@ impl World {
             );
             daemon.shown = shown;
         }
-        let line = daemon.member.clock().line();
+        let boot_offset = daemon.member.clock().boot_offset();
         if daemon.opening.is_none()
             && let Some((shard, epoch)) = daemon.to_open.first_key_value()
         {
@@ -161,11 +161,11 @@ impl World {
             self.request(place, Request::Open(shard, epoch, newest));
         }
         let daemon = self.daemon(place);
-        let batch_boot = match line {
-            Some(line) if by_database => Boot(
+        let batch_boot = match boot_offset {
+            Some(boot_offset) if by_database => Boot(
                 true_time
                     .saturating_add_signed(ahead)
-                    .saturating_add_signed(-line),
+                    .saturating_add_signed(-boot_offset),
             ),
             _ => boot,
         };
@@ -175,7 +175,7 @@ impl World {
             }
             self.request(place, Request::Batch(batch));
         }
-        self.machines[place].line = line;
+        self.machines[place].boot_offset = boot_offset;
         if let Some(event) = self.daemon(place).due_event(boot) {
             return self.step(place, event);
         }

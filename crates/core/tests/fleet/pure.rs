@@ -222,7 +222,7 @@ fn joining(random: u64) -> (Member, u64) {
         lost_after: None,
         return_after: STABLE,
         random,
-        line: None,
+        boot_offset: None,
     });
     let request = step(&mut member, 0, Event::Join);
     (member, request.expect("a look"))

@@ -48,7 +48,7 @@ pub struct Machine {
     pub life: u64,
     pub wake: u64,
     pub link: Link,
-    pub line: Option<i64>,
+    pub boot_offset: Option<i64>,
     pub is_locked: bool,
     /// Statements and batches that were sent.
     pub sent: u64,
@@ -163,7 +163,7 @@ impl World {
                 delay: 20,
                 ..Link::default()
             },
-            line: None,
+            boot_offset: None,
             is_locked: true,
             sent: 0,
             loss: 0,
@@ -230,7 +230,7 @@ impl World {
         machine.boot = boot;
         machine.booted = self.time - uptime;
         machine.stood = 0;
-        machine.line = None;
+        machine.boot_offset = None;
         self.start(place);
     }
 
@@ -250,7 +250,7 @@ impl World {
             lost_after: None,
             return_after: STABLE,
             random,
-            line: machine.line,
+            boot_offset: machine.boot_offset,
         };
         machine.daemon = Some(Daemon::new(identity));
         self.say(|| format!("{place} starts"));
@@ -353,7 +353,7 @@ impl World {
         let wrong = self.database.clock_off - self.database.rows.fleet.clock_ahead;
         let is_fit = |machine: &Machine| {
             let daemon = machine.daemon.as_ref();
-            let knows = daemon.is_some_and(|daemon| daemon.member.clock().line().is_some());
+            let knows = daemon.is_some_and(|daemon| daemon.member.clock().boot_offset().is_some());
             let is_cut = machine.link.no_requests || machine.link.no_answers;
             knows && machine.paused.is_none() && !is_cut
         };

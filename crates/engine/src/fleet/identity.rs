@@ -117,15 +117,15 @@ fn host_name() -> String {
 }
 
 /// Line of the fleet clock, which stays the same while the machine runs: fleet time minus boot time.
-pub(super) fn read_line(paths: &Paths, boot: u128) -> Option<i64> {
+pub(super) fn read_boot_offset(paths: &Paths, boot: u128) -> Option<i64> {
     let text = std::fs::read_to_string(paths.fleet_time()).ok()?;
-    let (of_boot, line) = text.trim().split_once(' ')?;
-    (u128::from_str_radix(of_boot, 16).ok()? == boot).then(|| line.parse().ok())?
+    let (of_boot, boot_offset) = text.trim().split_once(' ')?;
+    (u128::from_str_radix(of_boot, 16).ok()? == boot).then(|| boot_offset.parse().ok())?
 }
 
-/// Stores the line for the next daemon of this boot.
-pub(super) fn write_line(paths: &Paths, boot: u128, line: i64) -> io::Result<()> {
-    secret::write(&paths.fleet_time(), &format!("{boot:032x} {line}"))
+/// Stores the boot offset for the next daemon of this boot.
+pub(super) fn write_boot_offset(paths: &Paths, boot: u128, boot_offset: i64) -> io::Result<()> {
+    secret::write(&paths.fleet_time(), &format!("{boot:032x} {boot_offset}"))
 }
 
 #[cfg(test)]
@@ -158,11 +158,11 @@ mod tests {
     }
 
     #[test]
-    fn line_of_another_boot_is_not_used() {
+    fn boot_offset_of_another_boot_is_not_used() {
         let (_folder, paths) = paths();
-        assert_eq!(read_line(&paths, 1), None);
-        write_line(&paths, 1, -7).expect("a file");
-        assert_eq!(read_line(&paths, 1), Some(-7));
-        assert_eq!(read_line(&paths, 2), None);
+        assert_eq!(read_boot_offset(&paths, 1), None);
+        write_boot_offset(&paths, 1, -7).expect("a file");
+        assert_eq!(read_boot_offset(&paths, 1), Some(-7));
+        assert_eq!(read_boot_offset(&paths, 2), None);
     }
 }

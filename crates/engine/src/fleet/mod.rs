@@ -67,7 +67,7 @@ pub struct FleetState {
     /// True if a batch may say that this machine beats fast.
     pub may_beat_fast: bool,
     /// Fleet time minus boot time, once it is known.
-    pub line: Option<i64>,
+    pub boot_offset: Option<i64>,
     /// Sentence about a membership that does not work.
     pub trouble: Option<String>,
     /// True if this machine has stored a new identity, with which the daemon has to start again.
@@ -78,8 +78,8 @@ impl FleetState {
     /// Fleet time now, once it is known.
     pub fn now(&self) -> Option<Steady> {
         let boot = SystemClock.now().boot;
-        self.line
-            .map(|line| Steady(boot.0.saturating_add_signed(line)))
+        self.boot_offset
+            .map(|offset| Steady(boot.0.saturating_add_signed(offset)))
     }
 
     /// Machine with this name that was not removed.

@@ -11,7 +11,7 @@ use abide_core::fleet::{Answer, Identity, MachineId, Member, STABLE, Standing};
 use abide_core::time::Boot;
 use tokio::sync::{Notify, mpsc, watch};
 
-use super::identity::{read_line, write_line};
+use super::identity::{read_boot_offset, write_boot_offset};
 use super::statements::{self, Read};
 use super::{Due, Fleet, FleetState, Introduction, MAX_EVENTS, MachineIdentity, Ownership};
 use crate::clients::Clients;
@@ -56,7 +56,7 @@ pub(crate) struct Runner {
     extra: VecDeque<String>,
     /// Machines to notify after it: a shard was requested from them.
     requested: Vec<MachineId>,
-    line: Option<i64>,
+    boot_offset: Option<i64>,
     told_due: Option<Event>,
     /// True if the daemon stops.
     is_leaving: bool,
@@ -82,9 +82,9 @@ impl Runner {
             others: Arc::default(),
             clients: clients.clone(),
         };
-        let line = read_line(&parts.paths, boot_id());
+        let boot_offset = read_boot_offset(&parts.paths, boot_id());
         let runner = Runner {
-            member: member(&parts, line),
+            member: member(&parts, boot_offset),
             parts,
             events,
             due,
@@ -96,7 +96,7 @@ impl Runner {
             clients,
             extra: VecDeque::new(),
             requested: Vec::new(),
-            line,
+            boot_offset,
             told_due: None,
             is_leaving: false,
         };
@@ -150,7 +150,7 @@ impl Runner {
             return self.step(Event::Failed { request }).await;
         };
         if statement == Statement::Look && self.has_other_secret(&read) {
-            self.member = member(&self.parts, self.line);
+            self.member = member(&self.parts, self.boot_offset);
             return self.cannot_join(format!(
                 "the fleet secret of this machine is not the one of the fleet at {}; join with that secret (`abide fleet join`), or name another \
                  schema in `store`",
@@ -389,17 +389,17 @@ impl Runner {
 
     /// Tells the fleet time if it has changed, and stores it for the next daemon.
     async fn tell_time(&mut self) {
-        let line = self.member.clock().line();
-        let told = self.published.borrow().line;
-        let Some(line) = line.filter(|line| told != Some(*line)) else {
+        let boot_offset = self.member.clock().boot_offset();
+        let told = self.published.borrow().boot_offset;
+        let Some(boot_offset) = boot_offset.filter(|boot_offset| told != Some(*boot_offset)) else {
             return;
         };
-        self.line = Some(line);
-        if let Err(fault) = write_line(&self.parts.paths, boot_id(), line) {
+        self.boot_offset = Some(boot_offset);
+        if let Err(fault) = write_boot_offset(&self.parts.paths, boot_id(), boot_offset) {
             tracing::warn!("cannot store the fleet time, so the next start takes longer: {fault}");
         }
-        self.publish(|state| state.line = Some(line));
-        self.tell(Ownership::TimeSet(line)).await;
+        self.publish(|state| state.boot_offset = Some(boot_offset));
+        self.tell(Ownership::TimeSet(boot_offset)).await;
     }
 
     async fn tell(&mut self, ownership: Ownership) {
@@ -422,7 +422,7 @@ impl Runner {
     }
 }
 
-fn member(parts: &RunnerParts, line: Option<i64>) -> Member {
+fn member(parts: &RunnerParts, boot_offset: Option<i64>) -> Member {
     Member::new(Identity {
         machine: parts.identity.id,
         boot: boot_id(),
@@ -435,7 +435,7 @@ fn member(parts: &RunnerParts, line: Option<i64>) -> Member {
         lost_after: parts.introduction.lost_after,
         return_after: parts.introduction.return_after.unwrap_or(STABLE),
         random: entropy::bits(),
-        line,
+        boot_offset,
     })
 }
 

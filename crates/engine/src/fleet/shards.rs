@@ -26,7 +26,7 @@ async fn pass_on(change: ShardChange, fleet: &Fleet, handle: &Handle) {
             let is_home = fleet.state().own == Some(shard.0);
             Event::ShardDropped { shard, is_home }
         }
-        ShardChange::TimeSet(ahead_of_boot) => Event::FleetTimeSet { ahead_of_boot },
+        ShardChange::TimeSet(boot_offset) => Event::FleetTimeSet { boot_offset },
         ShardChange::MessagesTaken(messages) => Event::MessagesTaken { messages },
         ShardChange::MessagesGone(numbers) => Event::MessagesGone { numbers },
         ShardChange::Deadlines(deadlines) => Event::DeadlinesRead { deadlines },

@@ -101,12 +101,12 @@ pub(super) fn stored_state(
 pub(super) type Conditions = Vec<(TimerId, Until)>;
 
 fn anchor(db: &dyn Query) -> Result<Option<Anchor>, StoreFault> {
-    let sql = "SELECT boot_id, ahead_of_boot_ms, wall_ahead_ms, reached_ms FROM clock";
+    let sql = "SELECT boot_id, boot_offset_ms, wall_offset_ms, reached_ms FROM clock";
     db.first(sql, &[], |row| {
         Ok(Anchor {
             boot_id: u128::from_str_radix(row.str(0)?, 16).unwrap_or(0),
-            ahead_of_boot: row.i64(1)?,
-            wall_ahead: row.i64(2)?,
+            boot_offset: row.i64(1)?,
+            wall_offset: row.i64(2)?,
             reached: Steady(row.u64(3)?),
         })
     })

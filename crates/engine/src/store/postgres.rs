@@ -137,14 +137,21 @@ pub(super) fn open(
     let prepared = joined.recv().map_err(|_| ended())??;
     let id_permutation = prepared.id_permutation;
     let FirstLoad {
-        line,
+        boot_offset,
         rows,
         others,
         changes,
     } = first_load(changes, home)?;
     let store = Postgres::new(jobs, trouble, fleet.clone());
     let reader = StoreReader::of_postgres(reads, id_permutation, ownership::column(home));
-    let opened = opened_with(Arc::new(store), reader, prepared, boot_id, line, rows);
+    let opened = opened_with(
+        Arc::new(store),
+        reader,
+        prepared,
+        boot_id,
+        boot_offset,
+        rows,
+    );
     let fleet = OpenedFleet {
         fleet,
         first_changes: others,
@@ -182,7 +189,7 @@ struct Prepared {
 /// Changes of the shards that came during the start.
 struct FirstLoad {
     /// Fleet time minus boot time, if it came in time.
-    line: Option<i64>,
+    boot_offset: Option<i64>,
     /// Rows of the own shard, if they came in time.
     rows: Option<ShardRows>,
     /// Other changes. The shard of a machine that is gone may be loaded before the own one.
@@ -198,14 +205,14 @@ fn first_load(
     let (done, loaded) = std_mpsc::sync_channel(1);
     run_on_thread(async move {
         let until = SystemClock.mono() + abide_core::Millis(START.as_millis() as u64);
-        let (mut line, mut rows, mut others) = (None, None, Vec::new());
+        let (mut boot_offset, mut rows, mut others) = (None, None, Vec::new());
         while rows.is_none() {
             let change = tokio::select! {
                 change = changes.recv() => change,
                 () = sleep_until(&SystemClock, Some(until)) => None,
             };
             match change {
-                Some(ShardChange::TimeSet(set)) => line = Some(set),
+                Some(ShardChange::TimeSet(set)) => boot_offset = Some(set),
                 Some(ShardChange::Loaded(loaded)) if loaded.shard == Some(home) => {
                     rows = Some(*loaded)
                 }
@@ -214,7 +221,7 @@ fn first_load(
             }
         }
         let _ = done.send(FirstLoad {
-            line,
+            boot_offset,
             rows,
             others,
             changes,
@@ -229,7 +236,7 @@ fn opened_with(
     reader: StoreReader,
     prepared: Prepared,
     boot_id: u128,
-    line: Option<i64>,
+    boot_offset: Option<i64>,
     rows: Option<ShardRows>,
 ) -> Opened {
     let rows = rows.unwrap_or_default();
@@ -242,9 +249,9 @@ fn opened_with(
             went_back: rows.went_back,
             id_permutation: prepared.id_permutation,
             boot_id,
-            anchor: line.map(|line| Anchor {
+            anchor: boot_offset.map(|boot_offset| Anchor {
                 boot_id,
-                ahead_of_boot: line,
+                boot_offset,
                 ..Anchor::default()
             }),
             timer_numbers: prepared.numbers.clone(),

@@ -100,8 +100,8 @@ const MIGRATIONS: &[&str] = &[
     CREATE TABLE clock (
         one INTEGER PRIMARY KEY CHECK (one = 1),
         boot_id TEXT NOT NULL,
-        ahead_of_boot_ms INTEGER NOT NULL,
-        wall_ahead_ms INTEGER NOT NULL,
+        boot_offset_ms INTEGER NOT NULL,
+        wall_offset_ms INTEGER NOT NULL,
         reached_ms INTEGER NOT NULL
     ) STRICT;",
 ];

@@ -98,11 +98,11 @@ impl RecordRows for SqliteRows<'_> {
     }
 
     fn anchored(&mut self, anchor: &timer::Anchor) {
-        let sql = "INSERT OR REPLACE INTO clock (one, boot_id, ahead_of_boot_ms, wall_ahead_ms, reached_ms) \
+        let sql = "INSERT OR REPLACE INTO clock (one, boot_id, boot_offset_ms, wall_offset_ms, reached_ms) \
              VALUES (1, ?, ?, ?, ?)";
         let boot_id = format!("{:032x}", anchor.boot_id);
-        let (ahead, wall) = (anchor.ahead_of_boot, anchor.wall_ahead);
-        self.execute(sql, params![boot_id, ahead, wall, anchor.reached.0]);
+        let (boot, wall) = (anchor.boot_offset, anchor.wall_offset);
+        self.execute(sql, params![boot_id, boot, wall, anchor.reached.0]);
     }
 }
 

@@ -113,8 +113,8 @@ impl Timers {
     }
 
     /// Sets the time of the fleet: steady time minus boot time.
-    pub fn set_time(&mut self, ahead_of_boot: i64) {
-        self.anchor.ahead_of_boot = ahead_of_boot;
+    pub fn set_time(&mut self, boot_offset: i64) {
+        self.anchor.boot_offset = boot_offset;
     }
 
     /// Completes nothing until this time has passed.

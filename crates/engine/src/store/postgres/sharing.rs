@@ -21,7 +21,7 @@ pub(super) const NOW: &str = "(extract(epoch FROM now()) * 1000)::bigint";
 /// Statements of a transaction that makes timers, before its rows.
 pub(super) struct TimeCheck {
     /// Fleet time minus boot time.
-    line: i64,
+    boot_offset: i64,
     /// Id and claim of this machine, if it begins to beat fast.
     fast: Option<[i64; 2]>,
 }
@@ -44,7 +44,7 @@ impl TimeCheck {
     /// Fleet time, as this machine has it.
     fn decided(&self) -> i64 {
         let boot = SystemClock.now().boot.0;
-        boot.saturating_add_signed(self.line).cast_signed()
+        boot.saturating_add_signed(self.boot_offset).cast_signed()
     }
 }
 
@@ -82,7 +82,7 @@ impl Writer {
     pub(super) fn time_check(&self, transaction: &Transaction) -> Option<TimeCheck> {
         let soonest = transaction.soonest()?;
         Some(TimeCheck {
-            line: self.line.unwrap_or_default(),
+            boot_offset: self.boot_offset.unwrap_or_default(),
             fast: self.becomes_fast(soonest),
         })
     }

@@ -92,7 +92,7 @@ pub(super) struct Writer {
     /// Transaction whose outcome is not known, and the answer that waits for it.
     pub(super) unsettled: Option<(Transaction, Option<Done>)>,
     /// Fleet time minus boot time.
-    pub(super) line: Option<i64>,
+    pub(super) boot_offset: Option<i64>,
     /// Attempts to connect that failed in a row.
     failures: u32,
     /// Time of the next attempt, if there is no connection.
@@ -111,7 +111,7 @@ impl Writer {
             loads: VecDeque::new(),
             loaded: BTreeSet::new(),
             unsettled: None,
-            line: None,
+            boot_offset: None,
             failures: 0,
             retry_at: Mono(0),
             lost_since: None,
@@ -231,9 +231,9 @@ impl Writer {
                 }
                 self.settle().await;
             }
-            Ownership::TimeSet(line) => {
-                let is_first = self.line.replace(line).is_none();
-                self.tell(ShardChange::TimeSet(line)).await;
+            Ownership::TimeSet(boot_offset) => {
+                let is_first = self.boot_offset.replace(boot_offset).is_none();
+                self.tell(ShardChange::TimeSet(boot_offset)).await;
                 if !is_first {
                     self.read_deadlines().await;
                 }
