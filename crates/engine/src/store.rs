@@ -35,7 +35,7 @@ pub(crate) use damage::{OpenedPostgres, open_postgres};
 pub use damage::{check, damaged_copies, open, wal_is_damaged};
 pub use deliveries::{ClientRow, Delivery, DeliveryState, WakerRecord};
 pub use held::CommandAnswer;
-pub(crate) use load::Of;
+pub(crate) use load::RowScope;
 pub(crate) use postgres::{
     Address as PostgresAddress, Link, OpenedFleet, OwnMachine, SCHEMA_VERSION, ShardChange,
     ShardRows, TIMELINE, text_array,
@@ -252,9 +252,9 @@ fn read_open(
     let (state, conditions) = load::stored_state(db, id_permutation, boot_id)?;
     Ok(Loaded {
         id_permutation,
-        questions: load::open_questions(db, Of::Database)?,
-        approved: held::approved(db, Of::Database)?,
-        clients: deliveries::clients(db, Of::Database)?,
+        questions: load::open_questions(db, RowScope::Database)?,
+        approved: held::approved(db, RowScope::Database)?,
+        clients: deliveries::clients(db, RowScope::Database)?,
         state,
         conditions,
     })

@@ -3,7 +3,7 @@
 
 use super::query::{Columns, Param, Query};
 use super::read::{MessageRow, StoreReader};
-use super::{Of, StoreFault};
+use super::{RowScope, StoreFault};
 
 /// Delivery of one message by one waker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,8 +121,8 @@ fn delivery(row: &dyn Columns) -> Result<Delivery, StoreFault> {
 }
 
 /// Clients of all agents.
-pub(super) fn clients(db: &dyn Query, of: Of) -> Result<Vec<ClientRow>, StoreFault> {
-    let sql = format!("SELECT agent, kind, facts FROM client WHERE true{of}");
+pub(super) fn clients(db: &dyn Query, scope: RowScope) -> Result<Vec<ClientRow>, StoreFault> {
+    let sql = format!("SELECT agent, kind, facts FROM client WHERE true{scope}");
     db.rows(&sql, &[], |row| {
         Ok(ClientRow {
             agent: row.string(0)?,
@@ -149,9 +149,9 @@ impl StoreReader {
 
     /// Disabled wakers, with the reason.
     pub async fn disabled_wakers(&self) -> Result<Vec<(String, String)>, StoreFault> {
-        let of = self.of();
+        let scope = self.scope();
         let read = move |db: &dyn Query| {
-            let sql = format!("SELECT id, fault FROM waker WHERE true{of}");
+            let sql = format!("SELECT id, fault FROM waker WHERE true{scope}");
             db.rows(&sql, &[], |row| Ok((row.string(0)?, row.string(1)?)))
         };
         self.read(read).await

@@ -13,7 +13,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::query::Query;
-use super::{Of, StoreFault};
+use super::{RowScope, StoreFault};
 use crate::LaunchOptions;
 
 /// Command of a question, but for its launch data.
@@ -106,11 +106,11 @@ pub(super) fn command(text: &str, launch: Vec<u8>) -> Option<HeldCommand> {
 /// Commands that a person has approved and whose start is not recorded.
 pub(super) fn approved(
     db: &dyn Query,
-    of: Of,
+    scope: RowScope,
 ) -> Result<Vec<(QuestionId, SessionId, HeldCommand)>, StoreFault> {
     let sql = format!(
         "SELECT id, session, command, launch FROM question \
-         WHERE closing = 'yes' AND launch IS NOT NULL{of}"
+         WHERE closing = 'yes' AND launch IS NOT NULL{scope}"
     );
     let found = db.rows(&sql, &[], |row| {
         let (id, session) = (row.str(0)?.parse(), row.str(1)?.parse());

@@ -19,7 +19,7 @@ use super::{StoreFault, held};
 
 /// Rows that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum RowScope {
     /// All: the database has those of one machine.
     Database,
     /// Those of one shard.
@@ -27,11 +27,11 @@ pub(crate) enum Of {
 }
 
 /// Prints as a condition that follows others.
-impl fmt::Display for Of {
+impl fmt::Display for RowScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Of::Database => Ok(()),
-            Of::Shard(shard) => write!(f, " AND shard = {shard}"),
+            RowScope::Database => Ok(()),
+            RowScope::Shard(shard) => write!(f, " AND shard = {shard}"),
         }
     }
 }
@@ -39,11 +39,11 @@ impl fmt::Display for Of {
 /// Questions that are not closed.
 pub(super) fn open_questions(
     db: &dyn Query,
-    of: Of,
+    scope: RowScope,
 ) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
     let sql = format!(
         "SELECT id, session, idle_ms, asked_ms, command, launch FROM question \
-         WHERE closing IS NULL{of}"
+         WHERE closing IS NULL{scope}"
     );
     let rows = db.rows(&sql, &[], |row| {
         let (Ok(id), Ok(session)) = (row.str(0)?.parse(), row.str(1)?.parse::<SessionId>()) else {
@@ -81,8 +81,8 @@ pub(super) fn stored_state(
         let sql = format!("SELECT coalesce(max(number) + 1, 0) FROM {table}");
         db.one(&sql, &[], |row| row.u64(0))
     };
-    let of = Of::Database;
-    let (timers, conditions) = timers(db, id_permutation, of)?;
+    let scope = RowScope::Database;
+    let (timers, conditions) = timers(db, id_permutation, scope)?;
     let state = StoredState {
         went_back: Steady(0),
         id_permutation,
@@ -91,8 +91,8 @@ pub(super) fn stored_state(
         timer_numbers: next("timer")?..1 << NUMBER_BITS,
         message_numbers: next("message")?..1 << NUMBER_BITS,
         timers,
-        ended: ended(db, id_permutation, of)?,
-        messages: messages(db, of)?,
+        ended: ended(db, id_permutation, scope)?,
+        messages: messages(db, scope)?,
     };
     Ok((state, conditions))
 }
@@ -136,13 +136,13 @@ fn key(row: &dyn Columns, at: usize) -> Result<Option<Key>, StoreFault> {
 pub(super) fn timers(
     db: &dyn Query,
     id_permutation: IdPermutation,
-    of: Of,
+    scope: RowScope,
 ) -> Result<(Vec<timer::StoredTimer>, Conditions), StoreFault> {
     let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let mut conditions = Conditions::new();
     let sql = format!(
         "SELECT number, agent, kind, total_ms, background, due_ms, pause_until_ms, remaining_ms, \
-         checked_ms, key, condition, created_ms, conversation FROM timer WHERE ended_ms IS NULL{of} \
+         checked_ms, key, condition, created_ms, conversation FROM timer WHERE ended_ms IS NULL{scope} \
          ORDER BY number"
     );
     let timers = db.rows(&sql, &[], |row| {
@@ -189,13 +189,13 @@ pub(super) fn timers(
 pub(super) fn ended(
     db: &dyn Query,
     id_permutation: IdPermutation,
-    of: Of,
+    scope: RowScope,
 ) -> Result<Vec<(Timer, Option<Key>)>, StoreFault> {
     let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let sql = format!(
         "SELECT number, agent, kind, total_ms, remaining_ms, checked_ms, condition, \
          completed_by, late_ms, key, conversation, background FROM timer \
-         WHERE ended_ms IS NOT NULL{of} \
+         WHERE ended_ms IS NOT NULL{scope} \
          ORDER BY ended_ms DESC, number DESC LIMIT ?1"
     );
     let mut ended = db.rows(&sql, &[limit::ENDED_TIMERS.into()], |row| {
@@ -237,8 +237,11 @@ pub(super) fn kind(word: &str) -> Kind {
 }
 
 /// Messages that have not been seen.
-pub(super) fn messages(db: &dyn Query, of: Of) -> Result<Vec<message::StoredMessage>, StoreFault> {
-    let sql = format!("{MESSAGE} WHERE seen_ms IS NULL{of} ORDER BY number");
+pub(super) fn messages(
+    db: &dyn Query,
+    scope: RowScope,
+) -> Result<Vec<message::StoredMessage>, StoreFault> {
+    let sql = format!("{MESSAGE} WHERE seen_ms IS NULL{scope} ORDER BY number");
     read_messages(db, &sql, &[])
 }
 

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use super::StoreFault;
 use super::deliveries::{self, Delivery};
 use super::held::{self, CommandAnswer};
-use super::load::{Of, kind, subject};
+use super::load::{RowScope, kind, subject};
 use super::postgres::Reads;
 use super::query::{Columns, Param, Query};
 use super::records::Told;
@@ -161,10 +161,10 @@ impl StoreReader {
     }
 
     /// Rows that belong to this machine.
-    pub(super) fn of(&self) -> Of {
+    pub(super) fn scope(&self) -> RowScope {
         match &self.source {
-            Source::Sqlite { .. } => Of::Database,
-            Source::Postgres(_, shard) => Of::Shard(*shard),
+            Source::Sqlite { .. } => RowScope::Database,
+            Source::Postgres(_, shard) => RowScope::Shard(*shard),
         }
     }
 
@@ -309,12 +309,12 @@ impl StoreReader {
         } else {
             ""
         };
-        let of = match page.own {
-            true => self.of(),
-            false => Of::Database,
+        let scope = match page.own {
+            true => self.scope(),
+            false => RowScope::Database,
         };
         let sql = format!(
-            "{MESSAGE} WHERE {unseen} (?1 IS NULL OR agent = ?1){of} \
+            "{MESSAGE} WHERE {unseen} (?1 IS NULL OR agent = ?1){scope} \
              AND (?3 IS NULL OR number < ?3) AND number > coalesce(?5, -1) \
              AND told_ms IS DISTINCT FROM ?4 ORDER BY number DESC LIMIT ?2"
         );

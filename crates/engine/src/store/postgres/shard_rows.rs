@@ -13,7 +13,7 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::ownership::column;
 use crate::store::deliveries::{self, ClientRow};
-use crate::store::load::{self, Of};
+use crate::store::load::{self, RowScope};
 use crate::store::query::{Param, Query};
 use crate::store::{StoreFault, held};
 
@@ -70,15 +70,15 @@ pub(super) fn read(
     note: Option<Arc<str>>,
     id_permutation: IdPermutation,
 ) -> Result<ShardRows, StoreFault> {
-    let of = Of::Shard(column(shard));
-    let (timers, conditions) = load::timers(db, id_permutation, of)?;
+    let scope = RowScope::Shard(column(shard));
+    let (timers, conditions) = load::timers(db, id_permutation, scope)?;
     let mut rows = ShardRows {
         shard: Some(shard),
         note,
         timers,
         conditions,
         ended: Vec::new(),
-        messages: load::messages(db, of)?,
+        messages: load::messages(db, scope)?,
         questions: Vec::new(),
         approved: Vec::new(),
         clients: Vec::new(),
@@ -95,10 +95,10 @@ pub(super) fn read(
         Ok(())
     })?;
     if rows.note.is_none() {
-        rows.ended = load::ended(db, id_permutation, of)?;
-        rows.questions = load::open_questions(db, of)?;
-        rows.approved = held::approved(db, of)?;
-        rows.clients = deliveries::clients(db, of)?;
+        rows.ended = load::ended(db, id_permutation, scope)?;
+        rows.questions = load::open_questions(db, scope)?;
+        rows.approved = held::approved(db, scope)?;
+        rows.clients = deliveries::clients(db, scope)?;
     }
     Ok(rows)
 }
