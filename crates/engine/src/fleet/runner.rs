@@ -32,10 +32,10 @@ pub(crate) struct RunnerParts {
 }
 
 /// Statement that is being carried out.
-type Flight = Pin<Box<dyn Future<Output = Landed> + Send>>;
+type PendingStatement = Pin<Box<dyn Future<Output = FinishedStatement> + Send>>;
 
 /// Statement that was carried out or has failed, its connection if that is usable, and the answer.
-type Landed = (u64, Statement, Option<Arc<Link>>, Option<Read>);
+type FinishedStatement = (u64, Statement, Option<Arc<Link>>, Option<Read>);
 
 /// Membership of this daemon and its connection.
 pub(crate) struct Runner {
@@ -45,7 +45,7 @@ pub(crate) struct Runner {
     due: watch::Receiver<Due>,
     published: watch::Sender<Arc<FleetState>>,
     link: Option<Arc<Link>>,
-    flight: Option<Flight>,
+    pending: Option<PendingStatement>,
     /// Notified when another machine has begun to beat fast, or when a shard was requested or handed back.
     rung: Arc<Notify>,
     /// Notified when a heartbeat finds a frame for this machine.
@@ -90,7 +90,7 @@ impl Runner {
             due,
             published,
             link: None,
-            flight: None,
+            pending: None,
             rung: Arc::default(),
             frame_waits,
             clients,
@@ -117,7 +117,7 @@ impl Runner {
             }
             tokio::select! {
                 biased;
-                answered = flight(&mut self.flight) => self.answered(answered).await,
+                answered = finished(&mut self.pending) => self.answered(answered).await,
                 event = self.events.recv() => match event {
                     Some(event) => self.step(event).await,
                     None => return,
@@ -143,9 +143,9 @@ impl Runner {
     }
 
     /// Handles a statement that was carried out, or failed.
-    async fn answered(&mut self, landed: Landed) {
-        let (request, statement, link, read) = landed;
-        (self.flight, self.link) = (None, link);
+    async fn answered(&mut self, finished: FinishedStatement) {
+        let (request, statement, link, read) = finished;
+        (self.pending, self.link) = (None, link);
         let Some(read) = read else {
             return self.step(Event::Failed { request }).await;
         };
@@ -273,8 +273,8 @@ impl Runner {
             let Effect::Send { request, statement } = effect else {
                 return true;
             };
-            // A flight that has not come back when the next one begins has taken too long: its connection is dropped.
-            if self.flight.take().is_some() {
+            // A statement that is not finished when the next one begins has taken too long: its connection is dropped.
+            if self.pending.take().is_some() {
                 self.link = None;
             }
             let mut sql = std::mem::take(&mut self.extra);
@@ -282,7 +282,7 @@ impl Runner {
             let agents = self.clients.get().map(|clients| clients.connected_agents());
             let agents = agents.unwrap_or_default();
             sql.push_back(statements::sql(identity, own, &agents, statement));
-            self.flight = Some(Box::pin(carry_out(
+            self.pending = Some(Box::pin(carry_out(
                 self.parts.address.clone(),
                 self.link.clone(),
                 self.rung.clone(),
@@ -440,9 +440,9 @@ fn member(parts: &RunnerParts, boot_offset: Option<i64>) -> Member {
 }
 
 /// Waits for the statement under way; for ever if there is none.
-async fn flight(flight: &mut Option<Flight>) -> Landed {
-    match flight {
-        Some(flight) => flight.await,
+async fn finished(pending: &mut Option<PendingStatement>) -> FinishedStatement {
+    match pending {
+        Some(pending) => pending.await,
         None => std::future::pending().await,
     }
 }
@@ -456,7 +456,7 @@ async fn carry_out(
     request: u64,
     statement: Statement,
     sql: VecDeque<String>,
-) -> Landed {
+) -> FinishedStatement {
     let link = match link.filter(|link| !link.is_closed()) {
         Some(link) => link,
         None => match address.connect_notified(Some(rung)).await {
