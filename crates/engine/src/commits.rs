@@ -40,7 +40,7 @@ struct Generation {
 struct InFlight {
     done: oneshot::Receiver<Result<(), StoreFault>>,
     after: AfterCommit,
-    begun: Mono,
+    began_at: Mono,
     /// True if the store has to find out how the commit ended.
     is_settling: bool,
     /// True if the calls that wait for it were told that its outcome is not known.
@@ -141,7 +141,7 @@ impl Commits {
         self.in_flight = Some(InFlight {
             done: self.store.commit(records),
             after,
-            begun: now,
+            began_at: now,
             is_settling: false,
             is_doubt_told: false,
         });
@@ -159,7 +159,7 @@ impl Commits {
     pub fn doubt_is_told_at(&self) -> Option<Mono> {
         let in_flight = self.in_flight.as_ref()?;
         let waits = in_flight.is_settling && !in_flight.is_doubt_told;
-        waits.then_some(in_flight.begun + LONGEST_DOUBT)
+        waits.then_some(in_flight.began_at + LONGEST_DOUBT)
     }
 
     /// Calls that wait for the commit in flight, which has been in doubt for too long, and the sentence for them. Its
@@ -203,7 +203,10 @@ impl Commits {
             return std::future::pending().await;
         };
         let result = (&mut in_flight.done).await;
-        let Some(InFlight { after, begun, .. }) = self.in_flight.take() else {
+        let Some(InFlight {
+            after, began_at, ..
+        }) = self.in_flight.take()
+        else {
             return std::future::pending().await;
         };
         let gone = |_| StoreFault::Broken("its writer thread has ended".into());
@@ -213,7 +216,7 @@ impl Commits {
                 self.in_flight = Some(InFlight {
                     done: self.store.settle(),
                     after,
-                    begun,
+                    began_at,
                     is_settling: true,
                     is_doubt_told: false,
                 });

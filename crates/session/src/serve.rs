@@ -428,7 +428,7 @@ impl Keeper {
     }
 
     fn start(&mut self, launch: &Launch) {
-        match self.try_start(launch) {
+        match self.start_run(launch) {
             Ok((run, unneeded)) => {
                 self.stage = Stage::Run(Box::new(run));
                 self.send_new_facts();
@@ -450,7 +450,7 @@ impl Keeper {
         }
     }
 
-    fn try_start(&mut self, launch: &Launch) -> Result<(Run, ChildEnds), Failure> {
+    fn start_run(&mut self, launch: &Launch) -> Result<(Run, ChildEnds), Failure> {
         let pipes = self.resources.pipes.take();
         let mut sandbox = match &launch.sandbox {
             Some(plan) => {

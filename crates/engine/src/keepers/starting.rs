@@ -26,7 +26,7 @@ pub(super) struct PendingStarts(Mutex<StartTable>);
 /// Pending starts and the task that watches them.
 #[derive(Default)]
 struct StartTable {
-    begun: Vec<(Mono, SessionId)>,
+    pending: Vec<(Mono, SessionId)>,
     /// True while a task watches them. It ends when it finds none, so that not each start needs a new one.
     is_watched: bool,
 }
@@ -35,7 +35,7 @@ impl PendingStarts {
     /// Adds a session whose command is being started.
     pub fn add(&self, keepers: &Arc<Keepers>, id: SessionId) {
         let mut waiting = lock(&self.0);
-        waiting.begun.push((SystemClock.mono(), id));
+        waiting.pending.push((SystemClock.mono(), id));
         if !std::mem::replace(&mut waiting.is_watched, true) {
             tokio::spawn(watch(keepers.clone()));
         }
@@ -44,15 +44,15 @@ impl PendingStarts {
     /// Removes a session whose command was started or cannot be started.
     pub fn remove(&self, id: SessionId) {
         let mut waiting = lock(&self.0);
-        waiting.begun.retain(|(_, begun)| *begun != id);
+        waiting.pending.retain(|(_, pending)| *pending != id);
     }
 
     /// Sessions whose start takes too long, with the time waited.
     fn overdue(&self) -> Vec<(Millis, SessionId)> {
         let now = SystemClock.mono();
         let waiting = lock(&self.0);
-        let all = waiting.begun.iter();
-        all.map(|(begun, id)| (now.since(*begun), *id))
+        let all = waiting.pending.iter();
+        all.map(|(since, id)| (now.since(*since), *id))
             .filter(|(waited, _)| *waited >= millis(START_LIMIT))
             .collect()
     }
@@ -60,8 +60,8 @@ impl PendingStarts {
     /// Removes sessions whose start was abandoned. Returns true if others are left.
     fn remove_all(&self, abandoned: &[SessionId]) -> bool {
         let mut waiting = lock(&self.0);
-        waiting.begun.retain(|(_, id)| !abandoned.contains(id));
-        waiting.is_watched = !waiting.begun.is_empty();
+        waiting.pending.retain(|(_, id)| !abandoned.contains(id));
+        waiting.is_watched = !waiting.pending.is_empty();
         waiting.is_watched
     }
 }
