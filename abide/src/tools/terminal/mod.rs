@@ -231,10 +231,9 @@ pub(super) struct ActionRunner {
 
 impl ActionRunner {
     fn caller(&self) -> Caller {
-        let own = !self.context.is_person;
-        Caller {
-            agent: own.then(|| self.context.agent.clone()),
-            conversation: self.context.conversation.clone().filter(|_| own),
+        match self.context.is_person {
+            true => Caller::PERSON,
+            false => self.context.caller(),
         }
     }
 

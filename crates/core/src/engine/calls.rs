@@ -7,7 +7,7 @@ use super::people::Given;
 use super::session_state::SessionState;
 use super::{Engine, Step};
 use crate::effect::{Effect, Update};
-use crate::id::{Agent, CallId, Conversation, SessionId};
+use crate::id::{Agent, CallId, SessionId};
 use crate::limit;
 use crate::request::{Caller, Refusal, Request, Run};
 use crate::session::{End, Phase, Session};
@@ -56,33 +56,37 @@ impl Engine {
         if waits || self.standby_calls.contains(call) || self.outbox.reads(call) {
             return;
         }
-        let Caller {
-            agent: caller,
-            conversation,
-        } = caller;
         let taken = match request {
-            Request::Run(run) => self.run(step, call, caller, conversation, reserved, run),
-            Request::Try(once) => self.try_once(step, call, caller, reserved, once),
+            Request::Run(run) => self.run(step, call, caller, reserved, run),
+            Request::Try(once) => self.try_once(step, call, caller.agent, reserved, once),
             Request::Join {
                 session,
                 asking,
                 standby,
             } if self.held.contains_key(&session) || self.not_started.contains_key(&session) => {
-                self.join_held(step, call, &caller, session, asking, standby, Goal::Ended)
+                self.join_held(
+                    step,
+                    call,
+                    &caller.agent,
+                    session,
+                    asking,
+                    standby,
+                    Goal::Ended,
+                )
             }
             Request::Join {
                 session,
                 asking,
                 standby,
-            } => self.seen(&caller, session).map(drop).and_then(|()| {
-                let owner = self.is_owner(session, &caller, conversation.as_ref());
+            } => self.seen(&caller.agent, session).map(drop).and_then(|()| {
+                let owner = self.is_owner(session, &caller);
                 let wait = Wait {
                     call,
                     session,
                     asking,
                     until: standby.map(|standby| step.now.mono + standby),
                     goal: Goal::Ended,
-                    for_owner: owner || (caller.is_none() && asking.asks()),
+                    for_owner: owner || (caller.agent.is_none() && asking.asks()),
                 };
                 self.wait_for(step, wait)
             }),
@@ -90,10 +94,18 @@ impl Engine {
                 session,
                 asking,
                 standby,
-            } => self.join_held(step, call, &caller, session, asking, standby, Goal::Started),
+            } => self.join_held(
+                step,
+                call,
+                &caller.agent,
+                session,
+                asking,
+                standby,
+                Goal::Started,
+            ),
             Request::Kill { session, end } => {
-                let owner = self.is_owner(session, &caller, conversation.as_ref());
-                self.kill(step, call, &caller, owner, session, end)
+                let owner = self.is_owner(session, &caller);
+                self.kill(step, call, &caller.agent, owner, session, end)
             }
             Request::Extend {
                 session,
@@ -106,7 +118,7 @@ impl Engine {
                     idle,
                     inactivity,
                 };
-                self.extend(step, call, &caller, session, limits)
+                self.extend(step, call, &caller.agent, session, limits)
             }
             Request::Answer {
                 question,
@@ -119,26 +131,14 @@ impl Engine {
                     quiet_for,
                     because,
                 };
-                self.answered(step, call, &caller, question, given)
+                self.answered(step, call, &caller.agent, question, given)
             }
-            Request::Timer(request) => {
-                let caller = Caller {
-                    agent: caller,
-                    conversation,
-                };
-                self.timer_called(step, call, caller, request)
-            }
+            Request::Timer(request) => self.timer_called(step, call, caller, request),
             Request::ReadMessages {
                 standby,
                 most,
                 known,
-            } => {
-                let caller = Caller {
-                    agent: caller,
-                    conversation,
-                };
-                self.read_messages(step, call, caller, standby, most, &known)
-            }
+            } => self.read_messages(step, call, caller, standby, most, &known),
         };
         if let Err(refusal) = taken {
             step.reply(call, Outcome::Refused(refusal));
@@ -149,12 +149,12 @@ impl Engine {
         &mut self,
         step: &mut Step<'_>,
         call: CallId,
-        caller: Option<Agent>,
-        conversation: Option<Conversation>,
+        caller: Caller,
         reserved: Option<SessionId>,
         run: Run,
     ) -> Result<(), Refusal> {
-        let agent = caller.unwrap_or_else(|| self.unnamed.clone());
+        let agent = caller.agent.unwrap_or_else(|| self.unnamed.clone());
+        let conversation = caller.conversation;
         let known = run.key.clone().map(|key| (agent.clone(), key));
         let known = known.and_then(|name| self.keys.get(&name).copied());
         let wait = Wait {
@@ -345,14 +345,10 @@ impl Engine {
 
     /// Returns whether an answer to this caller counts as a report to the owner of the session: the caller is an
     /// agent in the conversation that started it, or that conversation is not known.
-    fn is_owner(
-        &self,
-        session: SessionId,
-        caller: &Option<Agent>,
-        conversation: Option<&Conversation>,
-    ) -> bool {
+    fn is_owner(&self, session: SessionId, caller: &Caller) -> bool {
         let started_in = self.session(session).and_then(|s| s.conversation.as_ref());
-        caller.is_some() && (started_in.is_none() || started_in == conversation)
+        let is_same = started_in.is_none() || started_in == caller.conversation.as_ref();
+        caller.agent.is_some() && is_same
     }
 
     /// Session that this caller may see: its own, or any if the caller is a person at the command line.
