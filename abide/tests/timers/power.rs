@@ -6,7 +6,7 @@ use abide_core::message::{self, About, MessageContent};
 use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::{self, CompletedBy, Kind, Status};
 use abide_core::{Agent, MessageId, Record, TimerId};
-use abide_engine::store::{Opened, Sqlite, Store};
+use abide_engine::store::{Sqlite, Store};
 use serde_json::json;
 
 use crate::common::process::Process;
@@ -84,7 +84,8 @@ fn completed(number: u64) -> [Record; 2] {
 type State = (BTreeSet<u64>, BTreeSet<u64>);
 
 fn state(folder: &Path) -> State {
-    let Opened { state: kept, .. } = Sqlite::open(&folder.join("abide.db"), 1).expect("it opens");
+    let opened = Sqlite::open(&folder.join("abide.db"), 1).expect("it opens");
+    let kept = opened.open.stored;
     let running = kept.timers.iter().map(|timer| timer.number);
     let told = kept.messages.iter().map(|message| message.number);
     (running.collect(), told.collect())

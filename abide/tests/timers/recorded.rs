@@ -7,7 +7,7 @@ use std::path::Path;
 
 use abide_core::TimerId;
 use abide_core::message::About;
-use abide_engine::store::{Opened, Sqlite};
+use abide_engine::store::Sqlite;
 use serde_json::{Value, json};
 
 use crate::call;
@@ -243,8 +243,8 @@ impl Life {
 /// Content of a disk: running timers, and timers with an unseen message.
 fn found(folder: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
     let opened = Sqlite::open(&folder.join("abide.db"), 1).expect("it opens");
-    let Opened { state: kept, .. } = &opened;
-    let id = |number| TimerId::from_bits(kept.id_permutation.to_bits(number)).to_string();
+    let (ids, kept) = (opened.state.id_permutation, &opened.open.stored);
+    let id = |number| TimerId::from_bits(ids.to_bits(number)).to_string();
     let runs = kept.timers.iter().map(|timer| id(timer.number)).collect();
     let mut told = BTreeSet::new();
     for message in &kept.messages {

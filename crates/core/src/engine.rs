@@ -242,7 +242,7 @@ impl Engine {
             } => self.approved_before(step, question, session, held),
             Event::EndingUndelivered { session } => self.schedule_ending_message(step, session),
             Event::Forgotten { sessions } => self.forgotten(&sessions),
-            Event::StateLoaded(stored) => self.state_loaded(step, *stored),
+            Event::StateLoaded(loaded) => self.state_loaded(step, loaded.0, loaded.1),
             Event::ShardLoaded(loaded) => self.shard_loaded(step, *loaded),
             Event::ShardDropped { shard, is_home } => self.shard_dropped(step, shard, is_home),
             Event::MessagesTaken { messages } => self.messages_loaded(step, messages),

@@ -11,7 +11,7 @@ use crate::held_connection::HeldConnection;
 use crate::id::{Agent, CallId, Conversation, QuestionId, SessionId, TimerId};
 use crate::message::StoredMessage;
 use crate::question::Question;
-use crate::record::{LoadedShard, StoredState};
+use crate::record::{LoadedShard, StoredRows, StoredState};
 use crate::request::{Caller, Request};
 use crate::session::{Ending, Session};
 use crate::time::{Mono, Steady, Wall};
@@ -169,7 +169,7 @@ pub enum Event {
         sessions: Vec<SessionId>,
     },
     /// Timers and messages from the database: once at start, before any call.
-    StateLoaded(Box<StoredState>),
+    StateLoaded(Box<(StoredState, StoredRows)>),
     /// This machine owns a shard of the fleet from now on, and has read it.
     ShardLoaded(Box<LoadedShard>),
     /// Another machine owns a shard that was loaded.

@@ -47,7 +47,7 @@ pub enum Record {
     Message(message::Record),
 }
 
-/// Timers and messages as the database has them at the start of a daemon.
+/// Ids, clocks and numbers as the database has them at the start of a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredState {
     /// Permutation that makes ids of numbers in this database.
@@ -60,6 +60,11 @@ pub struct StoredState {
     pub timer_numbers: Range<u64>,
     /// Numbers for new messages.
     pub message_numbers: Range<u64>,
+}
+
+/// Timers and messages that a daemon reads when it starts, or when it begins to own a shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredRows {
     /// Timers that have not ended.
     pub timers: Vec<timer::StoredTimer>,
     /// Timers that ended last, oldest first, each with the key under which it was made.
@@ -79,15 +84,8 @@ pub struct LoadedShard {
     /// Sentence for conditional timers that complete by time, if the machine that made the shard is away; `None`: this
     /// machine has made it.
     pub note: Option<Arc<str>>,
-    /// Timers that have not ended.
-    pub timers: Vec<timer::StoredTimer>,
-    /// Timers that ended last, oldest first, each with the key under which it was made.
-    pub ended: Vec<(timer::Timer, Option<Key>)>,
-    /// Messages that have not been seen.
-    pub messages: Vec<message::StoredMessage>,
-    /// Fleet time until which the database may have lost commits: what was told of timers that were due by then may be
-    /// missing from it.
-    pub went_back: Steady,
+    /// Its timers and messages.
+    pub rows: StoredRows,
     /// True if the machine that made the shard was not seen since the database lost commits: it may still write to the
     /// server that was replaced, and tell there what is told here.
     pub may_be_told_elsewhere: bool,

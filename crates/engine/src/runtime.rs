@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use abide_core::record::StoredState;
-use abide_core::{Agent, Engine, Event, HeldCommand, Millis, Question, QuestionId, SessionId};
+use abide_core::{Agent, Engine, Event, Millis};
 use abide_session::accelerator::Accelerator;
 use abide_session::private_file;
 use tokio::sync::{mpsc, oneshot};
@@ -21,7 +21,9 @@ use crate::policy::PolicyStore;
 use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
 use crate::session_access::SessionAccess;
-use crate::store::{self, Opened, OpenedPostgres, OwnMachine, PostgresAddress, StoreFault};
+use crate::store::{
+    self, OpenRows, Opened, OpenedPostgres, OwnMachine, PostgresAddress, StoreFault,
+};
 use crate::web::Web;
 use crate::{entropy, machine_link, retention, wakers};
 
@@ -95,17 +97,14 @@ impl Runtime {
         let Opened {
             store,
             reader,
-            questions,
-            approved,
             state,
-            conditions,
-            clients,
+            mut open,
         } = opened;
         let (events, event_queue) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);
         let web = Arc::new(Web::new(config.ca_file.clone()));
         let prober = Prober::new(events.clone(), web.clone());
-        for (timer, until) in conditions {
+        for (timer, until) in std::mem::take(&mut open.conditions) {
             prober.register(timer, until);
         }
         let pool = match Accelerator::KeeperPool.is_on() {
@@ -117,7 +116,7 @@ impl Runtime {
         let parts = HandleParts {
             paths: paths.clone(),
             keepers: keepers.clone(),
-            clients: Clients::new(clients),
+            clients: Clients::new(std::mem::take(&mut open.clients)),
             store_reader: reader,
             prober: prober.clone(),
             store: store.clone(),
@@ -142,7 +141,7 @@ impl Runtime {
         for found in &mut sessions {
             found.session.agent = unnamed.of_stored(&found.session.agent.0);
         }
-        let recovered = recovery_events(sessions, questions, approved, resumable, state);
+        let recovered = recovery_events(sessions, resumable, state, open);
         keepers.fill_pool();
         tokio::spawn(wakers::run(
             handle.clone(),
@@ -246,10 +245,9 @@ async fn stop_after(
 /// Events that tell the core what earlier daemons left.
 pub(super) fn recovery_events(
     found: Vec<RecoveredSession>,
-    questions: Vec<(QuestionId, Question)>,
-    approved: Vec<(QuestionId, SessionId, HeldCommand)>,
     resumable: impl Iterator<Item = Event>,
     state: StoredState,
+    open: OpenRows,
 ) -> Vec<Event> {
     let is_over = |found: &&RecoveredSession| found.session.phase.ending().is_some();
     let undelivered: Vec<Event> = (found.iter().filter(is_over))
@@ -261,14 +259,13 @@ pub(super) fn recovery_events(
         state: Box::new(found.session),
         deadline: found.deadline,
     });
-    let questions = questions
-        .into_iter()
-        .map(|(question, state)| Event::Reopened { question, state });
+    let questions =
+        (open.questions.into_iter()).map(|(question, state)| Event::Reopened { question, state });
     let mut events: Vec<Event> = found.chain(questions).chain(resumable).collect();
-    events.push(Event::StateLoaded(Box::new(state)));
+    events.push(Event::StateLoaded(Box::new((state, open.stored))));
     events.push(Event::Recovered);
     events.extend(undelivered);
-    let approved = approved.into_iter();
+    let approved = open.approved.into_iter();
     events.extend(approved.map(|(question, session, held)| Event::Approved {
         question,
         session,

@@ -23,7 +23,7 @@ use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 
 use abide_core::id::IdPermutation;
-use abide_core::record::StoredState;
+use abide_core::record::{StoredRows, StoredState};
 use abide_core::timer::Until;
 use abide_core::{HeldCommand, Question, QuestionId, Record, SessionId, TimerId};
 use rusqlite::{Connection, ffi};
@@ -47,7 +47,6 @@ pub use postgres::{
 pub(crate) use postgres::{
     FrameTable, MAX_ENTRIES, MAX_FRAMES, StoredFrame, inspect, introduced_machines, leave,
 };
-use query::Query;
 pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};
 pub use timer_history::TimerChangeRow;
 pub use timer_list::{EndedFilter, MessageCounts, TimerDay, TimerOrder, TimerPage, TimerQuery};
@@ -198,41 +197,29 @@ pub struct Opened {
     /// Writer.
     pub store: Arc<dyn Store>,
     pub reader: StoreReader,
+    pub state: StoredState,
+    pub open: OpenRows,
+}
+
+/// Rows of a database, or of a shard, that are not over.
+#[derive(Default)]
+pub struct OpenRows {
+    /// Timers and messages.
+    pub stored: StoredRows,
+    /// Conditions of the timers.
+    pub conditions: Vec<(TimerId, Until)>,
     pub questions: Vec<(QuestionId, Question)>,
     /// Commands that a person has approved and whose start is not recorded.
     pub approved: Vec<(QuestionId, SessionId, HeldCommand)>,
-    pub state: StoredState,
-    pub conditions: Vec<(TimerId, Until)>,
     /// Clients of all agents.
     pub clients: Vec<ClientRow>,
 }
 
-impl Opened {
-    fn new(store: Arc<dyn Store>, reader: StoreReader, loaded: Loaded) -> Self {
-        Opened {
-            store,
-            reader,
-            questions: loaded.questions,
-            approved: loaded.approved,
-            state: loaded.state,
-            conditions: loaded.conditions,
-            clients: loaded.clients,
-        }
-    }
-}
-
-/// Content of a database that is not over.
-pub(crate) struct Loaded {
-    pub id_permutation: IdPermutation,
-    pub questions: Vec<(QuestionId, Question)>,
-    pub approved: Vec<(QuestionId, SessionId, HeldCommand)>,
-    pub clients: Vec<ClientRow>,
-    pub state: StoredState,
-    pub conditions: Vec<(TimerId, Until)>,
-}
-
 /// Migrates the schema of a database and reads what is open.
-pub(crate) fn load(db: &mut Connection, boot_id: u128) -> Result<Loaded, StoreFault> {
+pub(crate) fn load(
+    db: &mut Connection,
+    boot_id: u128,
+) -> Result<(StoredState, OpenRows), StoreFault> {
     schema::migrate(db)?;
     let id_permutation = schema::ids_key(db).map(|key| IdPermutation { key })?;
     // The calls whose answers were to carry these messages are gone. If a full disk prevents this update, the call
@@ -240,32 +227,19 @@ pub(crate) fn load(db: &mut Connection, boot_id: u128) -> Result<Loaded, StoreFa
     let lost = "UPDATE message SET told_ms = made_ms WHERE told_ms = ? AND seen_ms IS NULL";
     db.execute(lost, [records::Told::IN_ANSWER])
         .unwrap_or_default();
-    read_open(db, id_permutation, boot_id)
-}
-
-/// Reads what is not over.
-fn read_open(
-    db: &dyn Query,
-    id_permutation: IdPermutation,
-    boot_id: u128,
-) -> Result<Loaded, StoreFault> {
-    let (state, conditions) = load::stored_state(db, id_permutation, boot_id)?;
-    Ok(Loaded {
-        id_permutation,
-        questions: load::open_questions(db, RowScope::Database)?,
-        approved: held::approved(db, RowScope::Database)?,
-        clients: deliveries::clients(db, RowScope::Database)?,
+    let state = load::stored_state(db, id_permutation, boot_id)?;
+    Ok((
         state,
-        conditions,
-    })
+        load::open_rows(db, id_permutation, RowScope::Database)?,
+    ))
 }
 
 impl Sqlite {
     /// Opens the database, migrates its schema and reads what is open.
     pub fn open(path: &Path, boot_id: u128) -> Result<Opened, StoreFault> {
         let mut db = connect(path)?;
-        let loaded = load(&mut db, boot_id)?;
-        let reader = StoreReader::new(connect(path)?, connect(path)?, loaded.id_permutation);
+        let (state, open) = load(&mut db, boot_id)?;
+        let reader = StoreReader::new(connect(path)?, connect(path)?, state.id_permutation);
         let writer = Arc::new(Writer::new(db)?);
         let checkpointer = Checkpointer::start(connect(path)?, writer.clone())?;
         let (jobs, queue) = std_mpsc::sync_channel::<Job>(MAX_JOBS);
@@ -273,11 +247,16 @@ impl Sqlite {
             .name("abide-store".into())
             .spawn(move || serve(&writer, &checkpointer, &queue))
             .map_err(|e| StoreFault::Refused(format!("a thread for the database: {e}")))?;
-        let store = Sqlite {
+        let store = Arc::new(Sqlite {
             jobs,
             waker_places: Arc::new(Semaphore::new(MAX_WAKER_RECORDS)),
-        };
-        Ok(Opened::new(Arc::new(store), reader, loaded))
+        });
+        Ok(Opened {
+            store,
+            reader,
+            state,
+            open,
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, SessionId};
 use crate::limit;
 use crate::message::{self, About, MessageContent, ReadRule, Recipient, WaitingReader};
-use crate::record::{Record, StoredState};
+use crate::record::{Record, StoredRows, StoredState};
 use crate::request::{Caller, Refusal};
 use crate::time::{Boot, Millis, Now, Steady, Wall};
 use crate::timer;
@@ -17,8 +17,13 @@ use crate::wake;
 
 impl Engine {
     /// Loads the timers and messages that the previous daemon stored.
-    pub(super) fn state_loaded(&mut self, step: &mut Step<'_>, stored: StoredState) {
-        let probed: Vec<_> = (stored.timers.iter())
+    pub(super) fn state_loaded(
+        &mut self,
+        step: &mut Step<'_>,
+        stored: StoredState,
+        rows: StoredRows,
+    ) {
+        let probed: Vec<_> = (rows.timers.iter())
             .filter(|timer| timer.conditional)
             .filter(|timer| matches!(timer.state.countdown, timer::Countdown::Running { .. }))
             .map(|timer| timer.number)
@@ -29,10 +34,10 @@ impl Engine {
             stored.anchor,
             stored.boot_id,
             stored.timer_numbers,
-            stored.timers,
+            rows.timers,
         );
-        self.timers.remember(stored.ended);
-        self.went_back = stored.went_back;
+        self.timers.remember(rows.ended);
+        self.went_back = rows.went_back;
         let anchored = timer::Record::Anchored(anchor);
         step.push(Effect::Record(Record::Timer(anchored)));
         for number in probed {
@@ -47,7 +52,7 @@ impl Engine {
         self.outbox.open(
             stored.id_permutation,
             stored.message_numbers,
-            stored.messages,
+            rows.messages,
             made,
         );
         let agents = self.outbox.agents_with_conversations();

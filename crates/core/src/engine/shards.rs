@@ -67,16 +67,13 @@ impl Adopted {
 impl Engine {
     /// Adds the timers and messages of a shard that this machine owns from now on.
     pub(super) fn shard_loaded(&mut self, step: &mut Step<'_>, loaded: LoadedShard) {
-        let shard = loaded.shard;
+        let (shard, rows) = (loaded.shard, loaded.rows);
         let origin = match loaded.note {
             None => Origin::Home,
             Some(note) => {
-                let numbers = loaded.timers.iter().map(|timer| (timer.number, shard));
+                let numbers = rows.timers.iter().map(|timer| (timer.number, shard));
                 self.adopted.timers.extend(numbers);
-                let numbers = loaded
-                    .messages
-                    .iter()
-                    .map(|message| (message.number, shard));
+                let numbers = rows.messages.iter().map(|message| (message.number, shard));
                 self.adopted.messages.extend(numbers);
                 self.adopted.notes.insert(shard, note);
                 if loaded.may_be_told_elsewhere {
@@ -86,15 +83,15 @@ impl Engine {
             }
         };
         self.adopted.unloaded.remove(&shard);
-        self.went_back = self.went_back.max(loaded.went_back);
-        let listed: Vec<(u64, bool)> = (loaded.timers.iter())
+        self.went_back = self.went_back.max(rows.went_back);
+        let listed: Vec<(u64, bool)> = (rows.timers.iter())
             .map(|timer| {
                 let runs = matches!(timer.state.countdown, Countdown::Running { .. });
                 (timer.number, timer.conditional && runs)
             })
             .collect();
-        self.timers.load(loaded.timers, origin);
-        self.timers.remember(loaded.ended);
+        self.timers.load(rows.timers, origin);
+        self.timers.remember(rows.ended);
         for (number, is_probed) in listed {
             let (timer, until) = (self.timers.id_of(number), None);
             if is_probed && origin == Origin::Home {
@@ -102,7 +99,7 @@ impl Engine {
             }
             step.push(Effect::PublishTimer { timer });
         }
-        self.messages_loaded(step, loaded.messages);
+        self.messages_loaded(step, rows.messages);
     }
 
     /// Adds messages that were read, and hands them to calls that wait.

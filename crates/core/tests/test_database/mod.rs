@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use abide_core::id::IdPermutation;
 use abide_core::message::{self, About};
-use abide_core::record::{Record, StoredState};
+use abide_core::record::{Record, StoredRows, StoredState};
 use abide_core::timer::{self, Anchor, Status};
 use abide_core::{Agent, Conversation, MessageId, TimerId, Wall};
 
@@ -149,19 +149,19 @@ impl TestDatabase {
         );
     }
 
-    pub fn kept(&self, boot_id: u128) -> StoredState {
+    pub fn kept(&self, boot_id: u128) -> (StoredState, StoredRows) {
         self.check();
         let live = self.timers.values().filter(|row| row.ended.is_none());
         let unseen = self.messages.iter().filter(|(_, letter)| !letter.seen);
-        StoredState {
-            went_back: abide_core::time::Steady(0),
+        let state = StoredState {
             id_permutation: IdPermutation { key: 7 },
             boot_id,
             anchor: self.anchor,
             timer_numbers: self.timers.keys().next_back().map_or(0, |last| last + 1)..1 << 40,
             message_numbers: self.messages.keys().next_back().map_or(0, |last| last + 1)..1 << 40,
+        };
+        let rows = StoredRows {
             timers: live.map(|row| row.kept.clone()).collect(),
-            ended: Vec::new(),
             messages: unseen
                 .map(|(number, letter)| message::StoredMessage {
                     number: *number,
@@ -172,6 +172,8 @@ impl TestDatabase {
                     delivery_begun: letter.told,
                 })
                 .collect(),
-        }
+            ..StoredRows::default()
+        };
+        (state, rows)
     }
 }

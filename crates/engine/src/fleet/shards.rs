@@ -36,32 +36,29 @@ async fn pass_on(change: ShardChange, fleet: &Fleet, handle: &Handle) {
 }
 
 async fn loaded(rows: ShardRows, handle: &Handle) {
-    let Some(shard) = rows.shard else { return };
+    let open = rows.open;
     // Conditions are about the machine that made them.
     if rows.note.is_none() {
-        for (timer, until) in rows.conditions {
+        for (timer, until) in open.conditions {
             handle.prober().register(timer, until);
         }
-        handle.clients().load(rows.clients);
+        handle.clients().load(open.clients);
     }
     let loaded = LoadedShard {
-        shard,
+        shard: rows.shard,
         note: rows.note,
-        timers: rows.timers,
-        ended: rows.ended,
-        messages: rows.messages,
-        went_back: rows.went_back,
+        rows: open.stored,
         may_be_told_elsewhere: rows.may_be_told_elsewhere,
     };
     handle
         .send_event(Event::ShardLoaded(Box::new(loaded)))
         .await;
-    for (question, state) in rows.questions {
+    for (question, state) in open.questions {
         handle
             .send_event(Event::QuestionLoaded { question, state })
             .await;
     }
-    for (question, session, held) in rows.approved {
+    for (question, session, held) in open.approved {
         let held = Arc::new(held);
         handle
             .send_event(Event::Approved {

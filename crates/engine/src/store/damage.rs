@@ -228,9 +228,9 @@ fn replace_damaged(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, Str
     let found = match saved {
         Ok(()) => format!(
             "{} timers that have not ended, {} unseen messages and {} open questions could be read and were taken over",
-            opened.state.timers.len(),
-            opened.state.messages.len(),
-            opened.questions.len()
+            opened.open.stored.timers.len(),
+            opened.open.stored.messages.len(),
+            opened.open.questions.len()
         ),
         Err(_) => {
             "nothing in it could be read, so there are no timers, questions and messages".into()
@@ -297,9 +297,14 @@ fn copy_rows(old: &Connection, new: &Connection, table: &str, order: &str) -> Op
 /// Opens without a database: nothing is stored, and calls that need storage are refused.
 fn open_without_database(boot_id: u128, store: NoDatabase) -> Result<Opened, StoreFault> {
     let mut db = in_memory()?;
-    let loaded = load(&mut db, boot_id)?;
-    let reader = StoreReader::new(db, in_memory()?, loaded.id_permutation);
-    Ok(Opened::new(Arc::new(store), reader, loaded))
+    let (state, open) = load(&mut db, boot_id)?;
+    let reader = StoreReader::new(db, in_memory()?, state.id_permutation);
+    Ok(Opened {
+        store: Arc::new(store),
+        reader,
+        state,
+        open,
+    })
 }
 
 fn in_memory() -> Result<Connection, StoreFault> {
@@ -390,7 +395,7 @@ mod tests {
         let before = std::fs::read(&path).unwrap();
         assert!(check(&path).is_err());
         let (opened, fault_text) = open(&path, 1).unwrap();
-        let left = opened.state.timers.len();
+        let left = opened.open.stored.timers.len();
         assert!((900..1_000).contains(&left), "{left}");
         let fault_text = fault_text.expect("it is said");
         assert!(
@@ -414,7 +419,7 @@ mod tests {
         filled(&path, 10);
         damage(&path, 0);
         let (opened, fault_text) = open(&path, 1).unwrap();
-        assert!(opened.state.timers.is_empty());
+        assert!(opened.open.stored.timers.is_empty());
         let fault_text = fault_text.expect("it is said");
         assert!(
             fault_text.contains("nothing in it could be read"),

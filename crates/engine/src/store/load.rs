@@ -6,7 +6,7 @@ use std::sync::Arc;
 use abide_core::id::{IdPermutation, NUMBER_BITS};
 use abide_core::limit;
 use abide_core::message::{self, About};
-use abide_core::record::StoredState;
+use abide_core::record::{StoredRows, StoredState};
 use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::{
     self, Anchor, CompletedBy, Countdown, Kind, State, Status, Timer, Until, WaitMode,
@@ -15,7 +15,7 @@ use abide_core::{Agent, Conversation, Key, Question, QuestionId, SessionId, Subj
 
 use super::query::{Columns, Param, Query};
 use super::records::Told;
-use super::{StoreFault, held};
+use super::{OpenRows, StoreFault, deliveries, held};
 
 /// Rows that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,30 +71,45 @@ pub(super) fn open_questions(
     Ok(rows.into_iter().flatten().collect())
 }
 
-/// Timers that have not ended and messages that have not been seen.
+/// Ids, clocks and numbers.
 pub(super) fn stored_state(
     db: &dyn Query,
     id_permutation: IdPermutation,
     boot_id: u128,
-) -> Result<(StoredState, Conditions), StoreFault> {
+) -> Result<StoredState, StoreFault> {
     let next = |table: &str| {
         let sql = format!("SELECT coalesce(max(number) + 1, 0) FROM {table}");
         db.one(&sql, &[], |row| row.u64(0))
     };
-    let scope = RowScope::Database;
-    let (timers, conditions) = timers(db, id_permutation, scope)?;
-    let state = StoredState {
-        went_back: Steady(0),
+    Ok(StoredState {
         id_permutation,
         boot_id,
         anchor: anchor(db)?,
         timer_numbers: next("timer")?..1 << NUMBER_BITS,
         message_numbers: next("message")?..1 << NUMBER_BITS,
+    })
+}
+
+/// All rows that are not over.
+pub(super) fn open_rows(
+    db: &dyn Query,
+    id_permutation: IdPermutation,
+    scope: RowScope,
+) -> Result<OpenRows, StoreFault> {
+    let (timers, conditions) = timers(db, id_permutation, scope)?;
+    let stored = StoredRows {
         timers,
         ended: ended(db, id_permutation, scope)?,
         messages: messages(db, scope)?,
+        went_back: Steady(0),
     };
-    Ok((state, conditions))
+    Ok(OpenRows {
+        stored,
+        conditions,
+        questions: open_questions(db, scope)?,
+        approved: held::approved(db, scope)?,
+        clients: deliveries::clients(db, scope)?,
+    })
 }
 
 /// Conditions of timers, as stored.

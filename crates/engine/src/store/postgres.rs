@@ -213,9 +213,7 @@ fn first_load(
             };
             match change {
                 Some(ShardChange::TimeSet(set)) => boot_offset = Some(set),
-                Some(ShardChange::Loaded(loaded)) if loaded.shard == Some(home) => {
-                    rows = Some(*loaded)
-                }
+                Some(ShardChange::Loaded(loaded)) if loaded.shard == home => rows = Some(*loaded),
                 Some(other) => others.push(other),
                 None => break,
             }
@@ -239,14 +237,10 @@ fn opened_with(
     boot_offset: Option<i64>,
     rows: Option<ShardRows>,
 ) -> Opened {
-    let rows = rows.unwrap_or_default();
     Opened {
         store,
         reader,
-        questions: rows.questions,
-        approved: rows.approved,
         state: StoredState {
-            went_back: rows.went_back,
             id_permutation: prepared.id_permutation,
             boot_id,
             anchor: boot_offset.map(|boot_offset| Anchor {
@@ -256,12 +250,8 @@ fn opened_with(
             }),
             timer_numbers: prepared.numbers.clone(),
             message_numbers: prepared.numbers,
-            timers: rows.timers,
-            ended: rows.ended,
-            messages: rows.messages,
         },
-        conditions: rows.conditions,
-        clients: rows.clients,
+        open: rows.map(|rows| rows.open).unwrap_or_default(),
     }
 }
 

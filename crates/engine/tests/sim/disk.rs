@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use abide_core::record::StoredState;
 use abide_core::{Record, message};
 use rusqlite::{Connection, Params};
 use tokio::sync::{Notify, oneshot};
@@ -14,7 +15,7 @@ use super::Dice;
 use super::check::Book;
 use super::clock::SimClock;
 use crate::clock::pause;
-use crate::store::{self, Loaded, Store, StoreFault, StoreReader, WakerRecord};
+use crate::store::{self, OpenRows, Store, StoreFault, StoreReader, WakerRecord};
 
 pub struct Disk {
     db: Mutex<Connection>,
@@ -72,10 +73,10 @@ impl Disk {
         })
     }
 
-    pub fn load(&self) -> (Loaded, StoreReader) {
-        let loaded = store::load(&mut self.db.lock().unwrap(), 1).expect("a database");
-        let reader = StoreReader::new(memory(), memory(), loaded.id_permutation);
-        (loaded, reader)
+    pub fn load(&self) -> (StoredState, OpenRows, StoreReader) {
+        let (state, open) = store::load(&mut self.db.lock().unwrap(), 1).expect("a database");
+        let reader = StoreReader::new(memory(), memory(), state.id_permutation);
+        (state, open, reader)
     }
 
     /// The daemon has died: the commit in flight is durable, or nothing of it is.

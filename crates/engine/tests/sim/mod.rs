@@ -44,7 +44,7 @@ use crate::handle::{Handle, HandleParts, WatcherGuard};
 use crate::keepers::Keepers;
 use crate::probe::Prober;
 use crate::runtime::recovery_events;
-use crate::store::{Loaded, Store, StoreFault};
+use crate::store::{Store, StoreFault};
 use crate::web::Web;
 
 /// Number of simulations in a test run.
@@ -181,18 +181,12 @@ impl Daemon {
     fn start(world: &World, store: Arc<dyn Store>) -> Self {
         let (events, event_queue) = mpsc::channel(256);
         let (inbox, inputs) = mpsc::channel(256);
-        let (loaded, store_reader) = world.disk.load();
-        let Loaded {
-            questions,
-            approved,
-            state,
-            conditions,
-            ..
-        } = loaded;
-        if !approved.is_empty() {
+        let (state, mut open, store_reader) = world.disk.load();
+        if !open.approved.is_empty() {
             world.book.tally.count("approved before a crash");
         }
         let (dice, disk) = (world.dice.clone(), world.disk.clone());
+        let conditions = std::mem::take(&mut open.conditions);
         let probes = SimProbes::new(dice, disk, events.clone(), conditions);
         // Interfaces reach terminals and conditions through these; there are no interfaces here.
         let parts = HandleParts {
@@ -216,13 +210,7 @@ impl Daemon {
             unnamed: abide_core::Agent::default(),
         };
         let handle = Handle::new(inbox, parts, Config::default());
-        let recovered = recovery_events(
-            world.keepers.recover(),
-            questions,
-            approved,
-            [].into_iter(),
-            state,
-        );
+        let recovered = recovery_events(world.keepers.recover(), [].into_iter(), state, open);
         let reports = tokio::spawn(world.keepers.clone().report(events));
         let (ready, recovered_published) = oneshot::channel();
         let parts = LoopParts {

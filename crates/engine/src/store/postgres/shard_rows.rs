@@ -6,16 +6,14 @@ use std::sync::Arc;
 use abide_core::fleet::ShardId;
 use abide_core::id::IdPermutation;
 use abide_core::message::StoredMessage;
+use abide_core::record::StoredRows;
 use abide_core::time::Steady;
-use abide_core::timer::{StoredTimer, Timer, Until};
-use abide_core::{HeldCommand, Key, Question, QuestionId, SessionId, TimerId};
 use tokio_postgres::SimpleQueryMessage;
 
 use super::ownership::column;
-use crate::store::deliveries::{self, ClientRow};
 use crate::store::load::{self, RowScope};
 use crate::store::query::{Param, Query};
-use crate::store::{StoreFault, held};
+use crate::store::{OpenRows, StoreFault};
 
 /// Change of the shards that are in memory, for the event loop.
 pub(crate) enum ShardChange {
@@ -36,28 +34,13 @@ pub(crate) enum ShardChange {
 }
 
 /// Rows of a shard that are not over.
-#[derive(Default)]
 pub(crate) struct ShardRows {
-    /// Shard.
-    pub shard: Option<ShardId>,
+    pub shard: ShardId,
     /// Sentence for conditional timers, if another machine has made the shard, which is away.
     pub note: Option<Arc<str>>,
-    /// Timers that have not ended.
-    pub timers: Vec<StoredTimer>,
-    /// Conditions of the timers.
-    pub conditions: Vec<(TimerId, Until)>,
-    /// Timers that ended last, oldest first. Only of the own shard.
-    pub ended: Vec<(Timer, Option<Key>)>,
-    /// Messages that have not been seen.
-    pub messages: Vec<StoredMessage>,
-    /// Open questions. Only of the own shard: questions are about sessions, which stay on their machine.
-    pub questions: Vec<(QuestionId, Question)>,
-    /// Commands that a person has approved and whose start is not recorded. Only of the own shard.
-    pub approved: Vec<(QuestionId, SessionId, HeldCommand)>,
-    /// Clients of all agents. Only of the own shard.
-    pub clients: Vec<ClientRow>,
-    /// Fleet time until which the database may have lost commits.
-    pub went_back: Steady,
+    /// Its rows. Of the shard of another machine only timers and messages: questions are about sessions, which stay on
+    /// their machine.
+    pub open: OpenRows,
     /// True if the machine that made the shard has not written a heartbeat since then: it may still use the server that
     /// was replaced.
     pub may_be_told_elsewhere: bool,
@@ -71,18 +54,21 @@ pub(super) fn read(
     id_permutation: IdPermutation,
 ) -> Result<ShardRows, StoreFault> {
     let scope = RowScope::Shard(column(shard));
-    let (timers, conditions) = load::timers(db, id_permutation, scope)?;
+    let open = match note {
+        None => load::open_rows(db, id_permutation, scope)?,
+        Some(_) => OpenRows {
+            stored: StoredRows {
+                timers: load::timers(db, id_permutation, scope)?.0,
+                messages: load::messages(db, scope)?,
+                ..StoredRows::default()
+            },
+            ..OpenRows::default()
+        },
+    };
     let mut rows = ShardRows {
-        shard: Some(shard),
+        shard,
         note,
-        timers,
-        conditions,
-        ended: Vec::new(),
-        messages: load::messages(db, scope)?,
-        questions: Vec::new(),
-        approved: Vec::new(),
-        clients: Vec::new(),
-        went_back: Steady::default(),
+        open,
         may_be_told_elsewhere: false,
     };
     let went_back = format!(
@@ -90,16 +76,10 @@ pub(super) fn read(
         unseen_since_loss(column(shard))
     );
     db.for_each(&went_back, &[], &mut |row| {
-        rows.went_back = Steady(row.u64(0)?);
+        rows.open.stored.went_back = Steady(row.u64(0)?);
         rows.may_be_told_elsewhere = rows.note.is_some() && row.u64(1)? > 0;
         Ok(())
     })?;
-    if rows.note.is_none() {
-        rows.ended = load::ended(db, id_permutation, scope)?;
-        rows.questions = load::open_questions(db, scope)?;
-        rows.approved = held::approved(db, scope)?;
-        rows.clients = deliveries::clients(db, scope)?;
-    }
     Ok(rows)
 }
 

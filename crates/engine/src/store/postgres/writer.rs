@@ -314,8 +314,13 @@ impl Writer {
         match rows {
             Ok(rows) => {
                 if load.shard != self.parts.home {
-                    let timers = rows.timers.iter().map(|timer| timer.number);
-                    let messages = rows.messages.iter().map(|message| message.number);
+                    let timers = rows.open.stored.timers.iter().map(|timer| timer.number);
+                    let messages = rows
+                        .open
+                        .stored
+                        .messages
+                        .iter()
+                        .map(|message| message.number);
                     self.owned.adopt(shard, timers, messages);
                 }
                 self.tell(ShardChange::Loaded(Box::new(rows))).await;
