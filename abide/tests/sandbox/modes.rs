@@ -161,6 +161,22 @@ print("own limit")
 }
 
 #[test]
+fn landlock_alone_does_not_reach_terminals_of_the_user() {
+    as_each_user(|user| {
+        user.write("state/config.toml", "[sandbox]\nat_least = \"landlock\"\n");
+        let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
+        let terminal = rustix::pty::openpt(flags).expect("a terminal");
+        rustix::pty::unlockpt(&terminal).expect("it is unlocked");
+        let name = rustix::pty::ptsname(&terminal, Vec::new()).expect("a name");
+        let name = name.to_string_lossy();
+        let script = format!("echo x > {name}; cat < {name}; true < /dev/tty; true < /dev/null");
+        let (success, text) = run_without_namespaces(user, &script);
+        assert!(success, "73: {text}");
+        assert_eq!(text.matches("Permission denied").count(), 2, "73: {text}");
+    });
+}
+
+#[test]
 fn allowlist_needs_namespaces() {
     as_each_user(|user| {
         user.write("state/config.toml", "[sandbox]\nat_least = \"landlock\"\n");

@@ -16,16 +16,15 @@ use super::{rules, ssh_keys};
 /// Oldest version of Landlock that is accepted: before it, any file could be truncated.
 const OLDEST: i32 = 3;
 
-/// Devices that can be read and written. All others cannot: root could read a whole disk.
-const DEVICES: [&str; 8] = [
+/// Devices that can be read and written. All others cannot: root could read a whole disk, and below `/dev/pts` are the
+/// terminals of the user, with what is typed there.
+const DEVICES: [&str; 6] = [
     "/dev/null",
     "/dev/zero",
     "/dev/full",
     "/dev/random",
     "/dev/urandom",
     "/dev/tty",
-    "/dev/ptmx",
-    "/dev/pts",
 ];
 
 /// Folder for temporary files of a sandbox whose temporary folders are not layered.
