@@ -160,6 +160,17 @@ test('a running session is interrupted, sent signals and given other limits', as
   await expect(page.getByText(/of 30m/)).toBeVisible();
 });
 
+test('text without a key, such as from an emoji picker, goes to the terminal', async ({ abide, inside: page }) => {
+  const id = await abide.session('cat');
+  await page.goto(`http://${abide.address()}/sessions/${id}`);
+  await expect(page.getByTestId('terminal-state')).toHaveText('Live');
+  await page.locator('.xterm').click();
+  await page.keyboard.type('fox ');
+  await page.keyboard.insertText('🦊é');
+  await page.keyboard.type('!\n');
+  await expect.poll(() => abide.cli('logs', id)).toBe('fox 🦊é!\nfox 🦊é!\n');
+});
+
 test('Ctrl-C in a terminal sends the key', async ({ abide, inside: page }) => {
   const id = await abide.session('cat');
   await page.goto(`http://${abide.address()}/sessions/${id}`);

@@ -107,8 +107,17 @@ export default function Terminal({ id, silent }: Props) {
       toldOf = Date.now();
       showToast({ tone: 'bad', title: 'Not sent', text: 'The terminal is not connected. Type it again once it is back.' });
     };
+    let keyDown = false;
+    // In screen reader mode, xterm.js ignores text that comes without a key: from an emoji picker or dictation.
+    terminal.textarea?.addEventListener('input', (event) => {
+      const { data, inputType } = event;
+      if (inputType !== 'insertText' || !data || keyDown) return;
+      if (lost) notSent();
+      terminal.input(data);
+    });
     // Tab goes to the program. Shift+Escape leaves the terminal; the text below says so.
     terminal.attachCustomKeyEventHandler((event) => {
+      keyDown = event.type !== 'keyup';
       if (lost && event.type === 'keydown' && isInput(event)) notSent();
       if (event.key !== 'Escape' || !event.shiftKey) return true;
       if (event.type === 'keydown') document.querySelector<HTMLElement>('[data-after-terminal]')?.focus();
