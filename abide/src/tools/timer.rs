@@ -386,7 +386,7 @@ impl TimerTool {
         let fields = fields(timer, row.as_ref());
         let output = self.result_fields(handle, fields, Some(why)).await;
         let last_look = (output.timer.last_look.as_ref())
-            .map(|saw| format!("\nLast look: {saw}"))
+            .map(|saw| format!("\nLast check: {saw}"))
             .unwrap_or_default();
         let pause = match self.call {
             TimerCall::Read => until_resumed(&output.timer),

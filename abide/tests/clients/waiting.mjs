@@ -239,7 +239,7 @@ async function conditions({ call }, other, name) {
   // The time runs out: what was seen last is told. A session that failed just before would end this wait sooner.
   const late = await call('timer', { total_duration: 0.2, reason: 'never', until: { port: two } });
   assert.equal(late.completed_by, 'time', late.text);
-  const last = `The condition did not hold. Last look: port ${two}: connection refused`;
+  const last = `The condition was not met. Last check: port ${two}: connection refused`;
   assert.ok(late.text.includes(`\n${last}`), late.text);
 
   let ready = false;

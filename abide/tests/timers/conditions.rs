@@ -99,7 +99,7 @@ fn timed_out_wait_reports_the_last_check() {
     assert_eq!(result["seen"], refused, "{result}");
     let text = result["text"].as_str().unwrap();
     // A very slow machine appends how late it is.
-    let last = format!("Last look: {refused}");
+    let last = format!("Last check: {refused}");
     assert!(text.lines().any(|line| line.ends_with(&last)), "{text}");
 }
 

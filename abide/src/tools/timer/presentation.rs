@@ -95,7 +95,7 @@ pub(super) fn until_resumed(timer: &api::Timer) -> String {
     match (timer.status, last.change.as_str()) {
         (api::TimerStatus::Paused, _) => {
             format!(
-                "\nPaused{why}\nIt goes on by itself when the pause is over, or at once with resume_timer."
+                "\nPaused{why}\nIt resumes by itself when the pause is over, or at once with resume_timer."
             )
         }
         (api::TimerStatus::Running | api::TimerStatus::RunningBackground, "resumed") => {
@@ -155,13 +155,14 @@ fn what_next(act: Act, status: &str, channel: CompletionChannel) -> String {
                 }
                 CompletionChannel::Message => "a message comes when it completes",
             };
-            format!("It runs on in the background; {told}. Polling is not needed.")
+            format!("It continues in the background; {told}. Polling is not needed.")
         }
         Act::Pause(time) => format!(
-            "Nothing elapses; it goes on by itself after {}, or at once with resume_timer.",
+            "It resumes by itself after {}, or at once with resume_timer.",
             seconds(time)
         ),
-        Act::Resume => format!("It goes on, {status}."),
+        Act::Resume if status == "running_background" => "It is running in the background.".into(),
+        Act::Resume => format!("It is {status}."),
     }
 }
 

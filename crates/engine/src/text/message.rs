@@ -105,7 +105,7 @@ pub fn timer_completion(row: &TimerRow) -> String {
             text.push_str(&format!("\nThe condition can no longer hold: {why}"));
         }
         (_, Some(seen)) if row.condition.is_some() => {
-            text.push_str(&format!("\nThe condition did not hold. Last look: {seen}"));
+            text.push_str(&format!("\nThe condition was not met. Last check: {seen}"));
         }
         _ => {}
     }
