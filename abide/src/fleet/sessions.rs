@@ -96,7 +96,14 @@ fn reach_of(state: &FleetState, row: &DirectoryRow) -> Reach {
         is_dead: machine.is_none_or(|machine| machine.silent_since.is_some()),
         declared_lost: machine.is_some_and(|machine| machine.declared_lost),
     };
-    reach(row.boot, home, state.now())
+    match reach(row.boot, home, state.now()) {
+        Reach::Known if machine.is_some_and(|machine| machine.is_unanswered) => {
+            Reach::Unreachable {
+                as_of: machine.and_then(|machine| machine.row.fleet_time),
+            }
+        }
+        reach => reach,
+    }
 }
 
 /// Time up to which the row is known to be right: a machine that beats has told every change.

@@ -133,8 +133,10 @@ fn f17_machine_that_is_alive_but_gets_no_frames_cannot_be_reached() {
     assert_eq!(listed["sessions"][0]["session_id"], json!(id), "{listed}");
     assert!(listed["sessions"][0]["as_of"].is_u64(), "{listed}");
     pair.server().sql("DROP TRIGGER swallow ON abide.frame");
-    let answer = call(&pair.desk, &read);
-    assert_eq!(answer.body["machine"], "build", "{}", answer.body);
+    look_for("an answer", || {
+        let answer = call(&pair.desk, &read);
+        (answer.body["machine"] == "build").then_some(())
+    });
 }
 
 #[test]

@@ -22,5 +22,7 @@ mod pure;
 mod random;
 #[path = "sim/random.rs"]
 mod random_numbers;
+#[path = "fleet/small.rs"]
+mod small;
 #[path = "fleet/world.rs"]
 mod world;

@@ -55,6 +55,11 @@ pub enum Event {
     },
     /// Another machine has begun to beat fast: look sooner.
     Rung,
+    /// A machine has not answered a call, though this one reaches the database.
+    Unanswered {
+        /// Machine.
+        machine: MachineId,
+    },
     /// A batch that makes timers was refused because the time of the database is not that of this machine.
     TimeRefused,
     /// Another machine asks for the shard that was made on it.
@@ -112,7 +117,12 @@ pub enum Effect {
         /// First look that saw its last heartbeat.
         since: Boot,
     },
-    /// A machine that counted as dead beats again.
+    /// A machine does not answer calls. It does not count as dead: only its heartbeat decides about its shard.
+    MachineUnanswered {
+        /// Machine.
+        machine: MachineId,
+    },
+    /// A machine that counted as dead, or did not answer calls, beats again.
     MachineBack {
         /// Machine.
         machine: MachineId,

@@ -52,7 +52,10 @@ struct Known {
     row: MachineRow,
     watch: Watch,
     owns: bool,
+    /// True if the daemon was told that it counts as dead.
     reported: bool,
+    /// Time at which it had not answered a call; `None`: it has beaten since.
+    unanswered: Option<Boot>,
 }
 
 impl Known {
@@ -209,6 +212,7 @@ impl Member {
                 self.shards.doubted(self.identity.machine, shard, epoch);
                 self.hurry(now);
             }
+            Event::Unanswered { machine } => self.unanswered(now, machine, effects),
             Event::TimeRefused => self.hurry(now),
             Event::Rung => self.hurry(later(self.looked, FAST)),
             Event::HandBackRequested { shard } => {
@@ -230,6 +234,20 @@ impl Member {
             }
             None => {}
         }
+    }
+
+    /// Takes note that a machine does not answer calls. A look at once finds the heartbeats from before; then it is asked
+    /// to beat, which shows whether it is alive.
+    fn unanswered(&mut self, now: Boot, machine: MachineId, effects: &mut Vec<Effect>) {
+        let Some(known) = self.known.get_mut(&machine) else {
+            return;
+        };
+        if known.unanswered.is_some() || known.is_gone() {
+            return;
+        }
+        known.unanswered = Some(now);
+        effects.push(Effect::MachineUnanswered { machine });
+        self.hurry(now);
     }
 
     fn hurry(&mut self, by: Boot) {

@@ -26,7 +26,7 @@ pub struct Watch {
     /// Looks that saw this heartbeat since then.
     looks: u32,
     /// Sending of the last look that saw it.
-    last: Boot,
+    pub last: Boot,
     /// True if a heartbeat is missing.
     is_late: bool,
 }

@@ -127,6 +127,7 @@ impl World {
                 self.say(|| format!("{place} finds {:x} dead", machine.0));
                 self.count("found dead");
             }
+            Effect::MachineUnanswered { .. } => self.count("unanswered"),
             Effect::MachineBack { .. } => self.count("found alive"),
         }
     }

@@ -118,12 +118,15 @@ pub struct Machine {
     pub read: Boot,
     /// Time of the boot clock here since which its heartbeat stands still, if it counts as dead.
     pub silent_since: Option<Boot>,
+    /// True if it has not answered a call since its last heartbeat, though it does not count as dead.
+    pub is_unanswered: bool,
 }
 
 impl Machine {
     /// True if it is a member that does not count as dead.
     pub fn is_alive(&self) -> bool {
-        self.row.standing == Standing::Member && self.silent_since.is_none()
+        let is_silent = self.silent_since.is_some() || self.is_unanswered;
+        self.row.standing == Standing::Member && !is_silent
     }
 }
 

@@ -213,9 +213,11 @@ impl Runner {
             }
             for machine in &read.machines {
                 let before = state.machines.get(&machine.row.id);
-                let silent_since = before.and_then(|machine| machine.silent_since);
                 let mut machine = machine.clone();
-                machine.silent_since = silent_since;
+                if let Some(before) = before {
+                    machine.silent_since = before.silent_since;
+                    machine.is_unanswered = before.is_unanswered;
+                }
                 state.machines.insert(machine.row.id, machine);
             }
             for row in &look.shards {
@@ -320,11 +322,20 @@ impl Runner {
                     }
                 });
             }
+            Effect::MachineUnanswered { machine } => {
+                tracing::warn!("machine {} does not answer a call", self.name(machine));
+                self.publish(|state| {
+                    if let Some(machine) = state.machines.get_mut(&machine) {
+                        machine.is_unanswered = true;
+                    }
+                });
+            }
             Effect::MachineBack { machine } => {
                 tracing::info!("machine {} answers again", self.name(machine));
                 self.publish(|state| {
                     if let Some(machine) = state.machines.get_mut(&machine) {
                         machine.silent_since = None;
+                        machine.is_unanswered = false;
                     }
                 });
             }

@@ -297,6 +297,7 @@ fn machine(row: &SimpleQueryRow, now: Boot) -> Option<Machine> {
         declared_lost: row.get(15) != Some("0"),
         read: now,
         silent_since: None,
+        is_unanswered: false,
     })
 }
 

@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_core::Millis;
-use abide_core::fleet::MachineId;
+use abide_core::fleet::{Event, MachineId};
+use abide_core::time::Mono;
 use tokio::io::DuplexStream;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::frame::{Frame, Kind, RESET_NUMBER};
 use super::stream::{self, Channels, INBOUND, InboundRow, LinkId, OutboundRow, Side};
 use crate::clock::{SystemClock, pause};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, FleetState};
 use crate::store::{FrameTable, MAX_FRAMES, PostgresAddress, StoreFault, StoredFrame};
 
 /// Frames of all links that may wait to be written.
@@ -32,6 +33,8 @@ const LOOK_OPEN: Duration = Duration::from_millis(100);
 const LOOK_IDLE: Duration = Duration::from_secs(1);
 /// Time between two removals of frames that no machine takes, and between looks where the database notifies.
 const SWEEP: Duration = Duration::from_secs(600);
+/// Time that the membership has to note that a machine does not answer.
+const UNANSWERED: Duration = Duration::from_secs(1);
 /// Time until the next attempt to connect.
 const RECONNECT: Duration = Duration::from_secs(1);
 
@@ -53,6 +56,8 @@ pub struct Carrier {
     table: watch::Sender<Option<Arc<FrameTable>>>,
     /// Notified when a link is opened.
     changed: Notify,
+    /// Time at which the last look that was answered was sent.
+    looks: watch::Sender<Mono>,
 }
 
 struct OpenLink {
@@ -75,6 +80,7 @@ impl Carrier {
             called,
             table: watch::Sender::new(None),
             changed: Notify::new(),
+            looks: watch::Sender::new(SystemClock.mono()),
         });
         tokio::spawn(carrier.clone().run(address, queue));
         (carrier, waiting)
@@ -109,6 +115,7 @@ impl Carrier {
         let channels = Channels {
             outgoing: self.outgoing.clone(),
             incoming,
+            looks: self.looks.subscribe(),
         };
         let (stream, work) = stream::open(machine, link, side, channels);
         let open = OpenLink {
@@ -122,11 +129,32 @@ impl Carrier {
         self.changed.notify_one();
         let carrier = self.clone();
         tokio::spawn(async move {
-            work.await;
-            let mut links = carrier.links.lock().expect("no holder panics");
-            links.remove(&link);
+            let ended = work.await;
+            carrier
+                .links
+                .lock()
+                .expect("no holder panics")
+                .remove(&link);
+            if ended.is_silent && side == Side::Opener {
+                carrier.unanswered(machine).await;
+            }
         });
         (sender, stream)
+    }
+
+    /// Tells the membership that a machine does not answer. The user of the link hears of it after the state of the fleet
+    /// has it, so that a call is not sent to that machine once more.
+    async fn unanswered(&self, machine: MachineId) {
+        self.fleet.send(Event::Unanswered { machine }).await;
+        let mut states = self.fleet.watch();
+        let is_known = |state: &Arc<FleetState>| {
+            let known = state.machines.get(&machine);
+            known.is_none_or(|known| !known.is_alive())
+        };
+        tokio::select! {
+            _ = states.wait_for(is_known) => {}
+            () = pause(UNANSWERED) => {}
+        }
     }
 
     async fn run(
@@ -160,11 +188,13 @@ impl Carrier {
         let mut taken = Vec::new();
         let mut look = true;
         let mut swept = SystemClock.mono();
+        let mut looked = swept;
         loop {
             if let Err(fault) = self.send(table, unsent).await {
                 return fault;
             }
             while look {
+                looked = SystemClock.mono();
                 match table.take(&taken).await {
                     Ok(frames) => {
                         taken.clear();
@@ -172,6 +202,7 @@ impl Carrier {
                         // frames are notified: an answer goes first.
                         look = frames.len() == MAX_FRAMES;
                         self.dispatch(table, frames, &mut taken).await;
+                        self.looks.send_replace(looked);
                     }
                     Err(fault) => return fault,
                 }
@@ -182,6 +213,7 @@ impl Carrier {
                     return fault;
                 }
             }
+            let passed = Duration::from_millis(SystemClock.mono().since(looked).0);
             tokio::select! {
                 biased;
                 row = queue.recv() => {
@@ -194,7 +226,7 @@ impl Carrier {
                 () = self.fleet.frame_waits() => look = true,
                 () = self.changed.notified() => {}
                 () = table.closed() => return StoreFault::Unwritable("the connection is closed".into()),
-                () = pause(self.interval(table, taken.is_empty())) => look = true,
+                () = pause(self.interval(table, taken.is_empty()).saturating_sub(passed)) => look = true,
             }
         }
     }

@@ -1,10 +1,11 @@
 //! One end of a link as a stream of bytes: a task that turns bytes into rows of frames, and rows into bytes.
 
+use abide_core::Millis;
 use abide_core::fleet::MachineId;
 use abide_core::time::Mono;
 use bytes::Bytes;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use tokio::sync::mpsc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use tokio::sync::{mpsc, watch};
 
 use super::frame::{Broken, End, Frame, Kind, MAX_PAYLOAD, RESET_NUMBER, Taken, WINDOW};
 use crate::clock::{MonotonicTimer, SystemClock};
@@ -15,10 +16,15 @@ const BUFFER: usize = 64 << 10;
 /// Rows that may wait for the task of a link. The other end may have a window of frames under way, and
 /// acknowledgements besides.
 pub const INBOUND: usize = 2 * WINDOW as usize;
-/// Silence after which the other end is asked to answer.
-const PING_AFTER: u64 = 10_000;
-/// Questions without an answer after which the link is broken.
-const PINGS: u64 = 3;
+/// Silence after which the other end is asked to answer, if this one waits for nothing.
+const PING_QUIET: Millis = Millis(10_000);
+/// The same for a call that is not answered, and the time after which the other end is asked again.
+const PING_WAITING: Millis = Millis(1_000);
+/// Silence after which the other end does not answer. Ends of a link that answer do so within milliseconds; a machine
+/// that looks without notifications, within a second.
+const SILENT: Millis = Millis(4_000);
+/// Longest time between two looks that counts as silence: the other machine may have lost the database too.
+const LOOK_GAP: Millis = Millis(1_500);
 /// Bytes that a link sends in a second, and at once after a pause: all of them go through the database.
 const BYTES_PER_SECOND: u64 = 256 << 10;
 
@@ -91,6 +97,17 @@ pub struct Channels {
     pub outgoing: mpsc::Sender<OutboundRow>,
     /// Rows from the other machine. The link ends when the sender is dropped.
     pub incoming: mpsc::Receiver<InboundRow>,
+    /// Time of the last look at the database that was answered.
+    pub looks: watch::Receiver<Mono>,
+}
+
+/// Link that has ended.
+#[derive(Debug)]
+pub struct EndedLink {
+    /// True if the other machine did not answer, though the database did.
+    pub is_silent: bool,
+    /// Other half of the stream: its user sees the end when this is dropped.
+    _stream: (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>),
 }
 
 /// Side of a link.
@@ -108,21 +125,98 @@ pub fn open(
     link: LinkId,
     side: Side,
     channels: Channels,
-) -> (DuplexStream, impl Future<Output = ()> + Send + 'static) {
+) -> (
+    DuplexStream,
+    impl Future<Output = EndedLink> + Send + 'static,
+) {
     let (near, far) = tokio::io::duplex(BUFFER);
+    let now = SystemClock.mono();
     let pump = Pump {
         target,
         link,
         side,
         end: End::default(),
         rate: Rate::default(),
+        silence: Silence::new(side, now),
         outgoing: channels.outgoing,
         first: match side {
             Side::Opener => Kind::Open,
             Side::Called => Kind::Data,
         },
     };
-    (near, carry(pump, far, channels.incoming))
+    let inbound = (channels.incoming, channels.looks);
+    (near, carry(pump, far, inbound))
+}
+
+/// Silence of the other end.
+struct Silence {
+    side: Side,
+    heard: Mono,
+    /// Time since which a frame waits for an answer.
+    waits_since: Option<Mono>,
+    /// Time of the last ping since then.
+    pinged: Option<Mono>,
+    /// Silence since then during which the database answered.
+    counted: Millis,
+    /// Last look that was counted.
+    looked: Mono,
+}
+
+impl Silence {
+    fn new(side: Side, now: Mono) -> Self {
+        Silence {
+            side,
+            heard: now,
+            waits_since: None,
+            pinged: None,
+            counted: Millis(0),
+            looked: now,
+        }
+    }
+
+    fn heard(&mut self, now: Mono) {
+        *self = Silence {
+            looked: self.looked,
+            ..Silence::new(self.side, now)
+        };
+    }
+
+    /// A frame with bytes was sent. What answers a call is not answered itself.
+    fn sent(&mut self, now: Mono) {
+        if self.side == Side::Opener {
+            self.waits_since.get_or_insert(now);
+        }
+    }
+
+    fn pinged(&mut self, now: Mono) {
+        self.waits_since.get_or_insert(now);
+        self.pinged = Some(now);
+    }
+
+    /// Counts a look that was answered at this time and showed nothing of the other end.
+    fn looked(&mut self, at: Mono) {
+        if let Some(since) = self.waits_since {
+            let gap = at.since(self.looked.max(since)).min(LOOK_GAP);
+            self.counted = Millis(self.counted.0 + gap.0);
+        }
+        self.looked = self.looked.max(at);
+    }
+
+    /// Time at which the other end is asked to answer. While the database does not answer, it is not asked again.
+    fn ping_at(&self) -> Option<Mono> {
+        match (self.waits_since, self.pinged) {
+            (None, _) => Some(Mono(self.heard.0 + PING_QUIET.0)),
+            (Some(since), None) => Some(Mono(since.0 + PING_WAITING.0)),
+            (Some(_), Some(pinged)) => {
+                (self.looked > pinged).then_some(Mono(pinged.0 + PING_WAITING.0))
+            }
+        }
+    }
+
+    /// True if the other end does not answer.
+    fn is_over(&self) -> bool {
+        self.counted >= SILENT
+    }
 }
 
 /// Rate of a link.
@@ -151,6 +245,7 @@ struct Pump {
     side: Side,
     end: End,
     rate: Rate,
+    silence: Silence,
     outgoing: mpsc::Sender<OutboundRow>,
     /// Kind of the first frame with bytes.
     first: Kind,
@@ -163,7 +258,9 @@ impl Pump {
     }
 
     async fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Ended> {
-        self.rate.spend(SystemClock.mono(), bytes.len());
+        let now = SystemClock.mono();
+        self.rate.spend(now, bytes.len());
+        self.silence.sent(now);
         let kind = std::mem::replace(&mut self.first, Kind::Data);
         self.send(kind, Bytes::copy_from_slice(bytes)).await
     }
@@ -193,9 +290,13 @@ enum Ended {
     Silent,
 }
 
+/// Rows from the other machine, and the looks at the database.
+type Inbound = (mpsc::Receiver<InboundRow>, watch::Receiver<Mono>);
+
 /// Carries bytes until both sides have ended, or the link breaks.
-async fn carry(mut pump: Pump, far: DuplexStream, incoming: mpsc::Receiver<InboundRow>) {
-    let ended = carry_until(&mut pump, far, incoming).await;
+async fn carry(mut pump: Pump, far: DuplexStream, inbound: Inbound) -> EndedLink {
+    let mut stream = tokio::io::split(far);
+    let ended = carry_until(&mut pump, &mut stream, inbound).await;
     tracing::debug!(link = pump.link.random, "a link has ended: {ended}");
     match ended {
         Ended::Broken(Broken::Reset) | Ended::Stopping => {}
@@ -203,40 +304,42 @@ async fn carry(mut pump: Pump, far: DuplexStream, incoming: mpsc::Receiver<Inbou
             let _ = pump.send_row(RESET_NUMBER, &Frame::reset()).await;
         }
     }
+    EndedLink {
+        is_silent: matches!(ended, Ended::Silent),
+        _stream: stream,
+    }
 }
 
 async fn carry_until(
     pump: &mut Pump,
-    far: DuplexStream,
-    mut incoming: mpsc::Receiver<InboundRow>,
+    (reader, writer): &mut (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>),
+    (mut incoming, mut looks): Inbound,
 ) -> Ended {
-    let (mut reader, mut writer) = tokio::io::split(far);
     let mut buffer = vec![0; MAX_PAYLOAD];
     let mut unwritten = Bytes::new();
     let (mut ours_ended, mut theirs_ended) = (false, false);
     let mut timer = MonotonicTimer::new();
-    let (mut heard, mut pings) = (SystemClock.mono(), 0);
     loop {
         if pump.end.must_acknowledge()
             && let Err(ended) = pump.send(Kind::Ack, Bytes::new()).await
         {
             return ended;
         }
-        if ours_ended && (theirs_ended || pings > 0) {
+        if ours_ended && (theirs_ended || pump.silence.pinged.is_some()) {
             return Ended::Closed;
         }
-        let ping_at = Mono(heard.0 + PING_AFTER * (pings + 1));
+        // What was not taken from the stream yet is no silence.
+        let ping_at = pump.silence.ping_at().filter(|_| unwritten.is_empty());
         let free_at = pump.rate.free_at();
         let may_send = SystemClock.mono() >= free_at;
-        let wake_at = match may_send {
-            true => ping_at,
-            false => ping_at.min(free_at),
-        };
+        let free_at = (!may_send).then_some(free_at);
+        let wake_at = ping_at.into_iter().chain(free_at).min();
         let step = tokio::select! {
+            biased;
             row = incoming.recv(), if unwritten.is_empty() => match row {
                 None => Err(Ended::Stopping),
                 Some((number, bytes)) => {
-                    (heard, pings) = (SystemClock.mono(), 0);
+                    pump.silence.heard(SystemClock.mono());
                     match Frame::decode(&bytes).and_then(|frame| pump.end.take(number, frame)) {
                         Ok(Taken::Bytes(bytes)) => {
                             unwritten = bytes;
@@ -251,13 +354,6 @@ async fn carry_until(
                     }
                 }
             },
-            read = reader.read(&mut buffer), if !ours_ended && may_send && pump.end.may_send() => match read {
-                Ok(0) | Err(_) => {
-                    ours_ended = true;
-                    pump.send(Kind::End, Bytes::new()).await
-                }
-                Ok(length) => pump.send_bytes(&buffer[..length]).await,
-            },
             written = writer.write(&unwritten), if !unwritten.is_empty() => match written {
                 Ok(length) => {
                     let _ = unwritten.split_to(length);
@@ -265,14 +361,28 @@ async fn carry_until(
                 }
                 Err(_) => Err(Ended::Closed),
             },
-            () = timer.until(&SystemClock, Some(wake_at)) => match pings {
-                _ if SystemClock.mono() < ping_at => Ok(()),
-                PINGS => Err(Ended::Silent),
-                _ => {
-                    pings += 1;
+            read = reader.read(&mut buffer), if !ours_ended && may_send && pump.end.may_send() => match read {
+                Ok(0) | Err(_) => {
+                    ours_ended = true;
+                    pump.send(Kind::End, Bytes::new()).await
+                }
+                Ok(length) => pump.send_bytes(&buffer[..length]).await,
+            },
+            () = timer.until(&SystemClock, wake_at) => match SystemClock.mono() {
+                now if ping_at.is_some_and(|at| now >= at) => {
+                    pump.silence.pinged(now);
                     pump.send(Kind::Ping, Bytes::new()).await
                 }
+                _ => Ok(()),
             },
+            // Rows that a look found are taken before it counts.
+            Ok(()) = looks.changed(), if unwritten.is_empty() => {
+                pump.silence.looked(*looks.borrow_and_update());
+                match pump.silence.is_over() {
+                    true => Err(Ended::Silent),
+                    false => Ok(()),
+                }
+            }
         };
         if let Err(ended) = step {
             return ended;
@@ -283,6 +393,11 @@ async fn carry_until(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Looks of a database that is never away.
+    fn no_looks() -> watch::Receiver<Mono> {
+        watch::Sender::new(Mono(0)).subscribe()
+    }
 
     /// Two ends whose rows pass through `change`, which returns the row that arrives.
     fn pair(
@@ -296,10 +411,12 @@ mod tests {
         let near = Channels {
             outgoing: near_out,
             incoming: near_in,
+            looks: no_looks(),
         };
         let far = Channels {
             outgoing: far_out,
             incoming: far_in,
+            looks: no_looks(),
         };
         let (near, near_work) = open(MachineId(2), link, Side::Opener, near);
         let (far, far_work) = open(MachineId(1), link, Side::Called, far);
@@ -389,5 +506,67 @@ mod tests {
         });
         let read = sent(near, far, bytes.clone()).await;
         assert!(read.len() < bytes.len() && bytes.starts_with(&read));
+    }
+
+    #[test]
+    fn silence_counts_from_a_call_that_waits_and_only_while_the_database_answers() {
+        let second = |n: u64| Mono(n * 1_000);
+        let mut silence = Silence::new(Side::Opener, second(100));
+        for at in 101..110 {
+            silence.looked(second(at));
+        }
+        assert!(!silence.is_over(), "nothing waits for an answer");
+        assert_eq!(silence.ping_at(), Some(second(110)));
+        silence.sent(second(110));
+        assert_eq!(silence.ping_at(), Some(second(111)));
+        silence.pinged(second(111));
+        assert_eq!(
+            silence.ping_at(),
+            None,
+            "the database has not answered since"
+        );
+        // The database was away for a minute, perhaps for the other machine too.
+        silence.looked(second(170));
+        assert_eq!(silence.ping_at(), Some(second(112)));
+        assert!(!silence.is_over());
+        for at in 171..=173 {
+            assert!(!silence.is_over());
+            silence.looked(second(at));
+        }
+        assert!(silence.is_over());
+        silence.heard(second(174));
+        assert!(!silence.is_over());
+        assert_eq!(silence.ping_at(), Some(second(184)));
+    }
+
+    #[test]
+    fn answer_of_a_call_waits_for_no_answer_itself() {
+        let mut silence = Silence::new(Side::Called, Mono(0));
+        silence.sent(Mono(1_000));
+        assert_eq!(silence.ping_at(), Some(Mono(PING_QUIET.0)));
+    }
+
+    #[tokio::test]
+    async fn link_ends_when_looks_show_no_answer_of_the_other_machine() {
+        let (outgoing, _rows) = mpsc::channel(INBOUND);
+        let (_frames, incoming) = mpsc::channel(INBOUND);
+        let looks = watch::Sender::new(SystemClock.mono());
+        let channels = Channels {
+            outgoing,
+            incoming,
+            looks: looks.subscribe(),
+        };
+        let link = LinkId::new(MachineId(1));
+        let (mut near, work) = open(MachineId(2), link, Side::Opener, channels);
+        let work = tokio::spawn(work);
+        near.write_all(b"call").await.unwrap();
+        let mut at = SystemClock.mono();
+        while !work.is_finished() {
+            at = Mono(at.0 + LOOK_GAP.0);
+            looks.send_replace(at);
+            tokio::task::yield_now().await;
+        }
+        assert!(work.await.unwrap().is_silent);
+        assert_eq!(near.read(&mut [0; 1]).await.unwrap(), 0);
     }
 }

@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 
 use super::{Known, Member, Phase, later, next};
-use crate::fleet::WIDE;
 use crate::fleet::clock::{Advice, Peer, by_database};
 use crate::fleet::effect::Effect;
 use crate::fleet::row::{Look, MachineId, Pace, ShardId, Standing};
 use crate::fleet::version::may_write;
 use crate::fleet::watch::{Watch, since};
+use crate::fleet::{FAST, WIDE};
 use crate::time::Boot;
 
 impl Member {
@@ -85,19 +85,27 @@ impl Member {
 
     /// Takes note of the heartbeats of the others.
     fn observe(&mut self, sent: Boot, now: Boot, look: &Look, effects: &mut Vec<Effect>) {
+        let mut by = None;
         for row in &look.machines {
             let known = self.known.entry(row.id).or_insert_with(|| Known {
                 row: row.clone(),
                 watch: Watch::new(row, now),
                 owns: false,
                 reported: false,
+                unanswered: None,
             });
+            // A heartbeat that the first look after a call finds may be older than the call.
+            let may_be_old = known.unanswered.is_some_and(|at| known.watch.last <= at);
             let is_alive = known.watch.look(row, sent, now);
             known.row.clone_from(row);
             known.owns = look.shards.iter().any(|shard| shard.owner == row.id);
-            if is_alive && known.reported {
-                known.reported = false;
+            let is_told = known.reported || known.unanswered.is_some();
+            if is_alive && is_told && !may_be_old {
+                (known.reported, known.unanswered) = (false, None);
                 effects.push(Effect::MachineBack { machine: row.id });
+            } else if may_be_old {
+                effects.push(Effect::Ring { machine: row.id });
+                by = Some(later(now, FAST));
             } else if row.standing == Standing::Member && known.watch.is_dead() && !known.reported {
                 known.reported = true;
                 effects.push(Effect::MachineSilent {
@@ -105,6 +113,9 @@ impl Member {
                     since: known.watch.since,
                 });
             }
+        }
+        if let Some(by) = by {
+            self.look_by = Some(self.look_by.map_or(by, |before| before.min(by)));
         }
     }
 

@@ -1,0 +1,128 @@
+//! Few members on a database that answers at once: what they conclude about each other.
+
+use abide_core::fleet::version::{Program, Version};
+use abide_core::fleet::{Effect, Event, Identity, MachineId, Member, STABLE};
+use abide_core::time::Boot;
+
+use crate::database::Database;
+
+/// Daemon that runs, and what it was told to do.
+struct Daemon {
+    id: MachineId,
+    member: Member,
+    effects: Vec<Effect>,
+    is_killed: bool,
+}
+
+impl Daemon {
+    /// Daemon of a machine. All machines of these tests run on one kernel.
+    fn new(id: u64, random: u64) -> Self {
+        let id = MachineId(id);
+        let member = Member::new(Identity {
+            machine: id,
+            boot: 1,
+            is_locked: true,
+            program: Program {
+                version: Version(0, 1, 0),
+                schema: 1,
+            },
+            lost_after: None,
+            return_after: STABLE,
+            random,
+            boot_offset: None,
+        });
+        Daemon {
+            id,
+            member,
+            effects: Vec::new(),
+            is_killed: false,
+        }
+    }
+
+    /// Takes an event, and has the database answer each statement at once.
+    fn step(&mut self, now: u64, event: Event, database: &mut Database) {
+        let mut event = Some(event);
+        while let Some(next) = event.take() {
+            let mut effects = Vec::new();
+            self.member.step(Boot(now), next, &mut effects);
+            for effect in effects {
+                match effect {
+                    Effect::Send { request, statement } => {
+                        let answer = database.execute(now, self.id, &statement);
+                        event = Some(Event::Answered { request, answer });
+                    }
+                    effect => self.effects.push(effect),
+                }
+            }
+        }
+    }
+
+    fn count(&self, is_it: impl Fn(&Effect) -> bool) -> usize {
+        self.effects.iter().filter(|effect| is_it(effect)).count()
+    }
+}
+
+/// Lets time pass. A daemon that takes a new identity runs no more.
+fn pass(daemons: &mut [Daemon], database: &mut Database, until: u64) {
+    loop {
+        let alive = daemons.iter_mut().filter(|daemon| !daemon.is_killed);
+        let next = alive.filter_map(|daemon| Some((daemon.member.alarm()?.0, daemon)));
+        let Some((at, daemon)) = next.min_by_key(|(at, _)| *at) else {
+            return;
+        };
+        if at > until {
+            return;
+        }
+        daemon.step(at, Event::Tick, database);
+        daemon.is_killed = daemon.count(|effect| *effect == Effect::TakeNewIdentity) > 0;
+    }
+}
+
+/// Two machines that know each other at the end of the first minute.
+fn two_machines() -> (Vec<Daemon>, Database) {
+    let mut database = Database::new(None);
+    let mut daemons = vec![Daemon::new(1, 10), Daemon::new(2, 20)];
+    for daemon in &mut daemons {
+        daemon.step(0, Event::Join, &mut database);
+    }
+    pass(&mut daemons, &mut database, 60_000);
+    assert!(daemons.iter().all(|daemon| daemon.member.is_joined()));
+    (daemons, database)
+}
+
+const UNANSWERED: Event = Event::Unanswered {
+    machine: MachineId(2),
+};
+
+#[test]
+fn machine_that_does_not_answer_a_call_is_reported_at_once_and_adopted_by_its_heartbeat_only() {
+    let (mut daemons, mut database) = two_machines();
+    daemons[1].is_killed = true;
+    daemons[0].effects.clear();
+    for now in [60_001, 60_002] {
+        daemons[0].step(now, UNANSWERED, &mut database);
+    }
+    let machine = MachineId(2);
+    let reported = |effect: &Effect| *effect == Effect::MachineUnanswered { machine };
+    let rung = |effect: &Effect| *effect == Effect::Ring { machine };
+    let adopted =
+        |effect: &Effect| matches!(effect, Effect::Load { shard, .. } if shard.0 == machine);
+    assert_eq!(daemons[0].count(reported), 1);
+    assert_eq!(daemons[0].count(rung), 1);
+    pass(&mut daemons, &mut database, 66_000);
+    assert_eq!(daemons[0].count(adopted), 0);
+    pass(&mut daemons, &mut database, 90_000);
+    assert_eq!(daemons[0].count(adopted), 1);
+    let back = |effect: &Effect| matches!(effect, Effect::MachineBack { .. });
+    assert_eq!(daemons[0].count(back), 0);
+}
+
+#[test]
+fn machine_that_did_not_answer_a_call_is_back_with_its_next_heartbeat() {
+    let (mut daemons, mut database) = two_machines();
+    daemons[0].step(60_001, UNANSWERED, &mut database);
+    pass(&mut daemons, &mut database, 80_000);
+    let machine = MachineId(2);
+    let back = |effect: &Effect| *effect == Effect::MachineBack { machine };
+    assert_eq!(daemons[0].count(back), 1);
+}
