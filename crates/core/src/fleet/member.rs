@@ -88,6 +88,10 @@ pub struct Member {
     next_wide: Boot,
     failures: u32,
     own: Option<Watch>,
+    /// Claim and heartbeat of the process whose row this daemon took when it joined for the first time.
+    predecessor: Option<(Claim, u64)>,
+    /// True once this daemon was a member.
+    has_joined: bool,
     known: BTreeMap<MachineId, Known>,
     fleet: Option<FleetRow>,
     /// Change of the fleet row that was decided.
@@ -122,6 +126,8 @@ impl Member {
             next_wide: Boot(0),
             failures: 0,
             own: None,
+            predecessor: None,
+            has_joined: false,
             known: BTreeMap::new(),
             fleet: None,
             set_fleet: None,
@@ -345,6 +351,9 @@ impl Member {
                 return None;
             }
             self.heartbeat = self.heartbeat.max(expected.map_or(0, |row| row.1)) + 1;
+            if !self.has_joined {
+                self.predecessor = expected;
+            }
             return Some(Statement::Enter {
                 expected,
                 claim: self.claim,

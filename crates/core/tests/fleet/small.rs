@@ -126,3 +126,50 @@ fn machine_that_did_not_answer_a_call_is_back_with_its_next_heartbeat() {
     let back = |effect: &Effect| *effect == Effect::MachineBack { machine };
     assert_eq!(daemons[0].count(back), 1);
 }
+
+#[test]
+fn f29_of_two_copies_of_one_folder_on_one_kernel_the_first_keeps_the_id() {
+    for (first, second) in [(10, 11), (11, 10), (7, 70)] {
+        let mut database = Database::new(None);
+        let mut daemons = vec![Daemon::new(1, first)];
+        daemons[0].step(0, Event::Join, &mut database);
+        pass(&mut daemons, &mut database, 30_000);
+        daemons.push(Daemon::new(1, second));
+        daemons[1].step(30_000, Event::Join, &mut database);
+        pass(&mut daemons, &mut database, 120_000);
+        let renewed = |effect: &Effect| *effect == Effect::TakeNewIdentity;
+        assert_eq!(daemons[0].count(renewed), 0, "the original");
+        assert_eq!(daemons[1].count(renewed), 1, "the copy");
+        assert!(daemons[0].member.is_joined());
+    }
+}
+
+#[test]
+fn f29_two_copies_that_start_together_end_with_one_of_them() {
+    for random in 1..40 {
+        let mut database = Database::new(None);
+        let mut daemons = vec![Daemon::new(1, random), Daemon::new(1, 100 + random)];
+        for daemon in &mut daemons {
+            daemon.step(0, Event::Join, &mut database);
+        }
+        pass(&mut daemons, &mut database, 120_000);
+        let joined = daemons.iter().filter(|daemon| !daemon.is_killed).count();
+        assert_eq!(joined, 1, "{random}");
+    }
+}
+
+#[test]
+fn daemon_that_is_started_again_keeps_its_id_though_the_database_loses_its_entry() {
+    let (mut daemons, mut database) = two_machines();
+    let machine = MachineId(2);
+    daemons[1].is_killed = true;
+    let before = database.rows.machines[&machine].clone();
+    daemons.push(Daemon::new(2, 21));
+    daemons[2].step(61_000, Event::Join, &mut database);
+    pass(&mut daemons, &mut database, 62_000);
+    assert!(daemons[2].member.is_joined());
+    assert_ne!(database.rows.machines[&machine].claim, before.claim);
+    database.rows.machines.insert(machine, before);
+    pass(&mut daemons, &mut database, 120_000);
+    assert!(daemons[2].member.is_joined() && !daemons[2].is_killed);
+}

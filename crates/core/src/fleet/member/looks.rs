@@ -176,12 +176,20 @@ impl Member {
                 Phase::Joining | Phase::Entering { .. } | Phase::Outside | Phase::Leaving => {
                     self.heartbeat = self.heartbeat.max(row.heartbeat);
                     self.phase = Phase::Joined;
+                    self.has_joined = true;
                     self.own = None;
                     self.next_look = now;
                     effects.push(Effect::Joined);
                 }
             }
             return true;
+        }
+        // The lock of the state folder said that this process had ended, so it has a copy of the folder. It was first.
+        let predecessor = self.predecessor.filter(|_| self.has_joined);
+        if predecessor
+            .is_some_and(|(claim, heartbeat)| row.claim == claim && row.heartbeat > heartbeat)
+        {
+            return self.take_new_identity(effects);
         }
         let expected = Some((row.claim, row.heartbeat));
         let same_boot = self.identity.is_locked && row.boot == self.identity.boot;
