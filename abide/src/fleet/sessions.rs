@@ -1,7 +1,7 @@
 //! Sessions of other machines in lists, as the directory has them.
 
 use abide_api::{
-    Id, ListedSession, Session, SessionEnd, SessionState, SessionStatus, SessionSummary,
+    Id, ListedSession, Process, Session, SessionEnd, SessionState, SessionStatus, SessionSummary,
 };
 use abide_core::fleet::session::{Home, Reach, reach};
 use abide_core::{Agent, SessionId};
@@ -126,9 +126,25 @@ fn end(row: &DirectoryRow) -> Option<SessionEnd> {
     serde_json::from_value(word.into()).ok()
 }
 
-/// Time of its last output: a row is written again when its session has written more.
+/// Time of its last output.
 fn last_activity(row: &DirectoryRow) -> u64 {
-    row.facts.ended_at.unwrap_or(row.as_of)
+    match row.facts.last_activity {
+        0 => row.facts.ended_at.unwrap_or(row.as_of),
+        known => known,
+    }
+}
+
+/// Processes that run in the background, as far as its machine can be asked.
+fn still_running(known: &Known) -> Vec<Process> {
+    let left = match (known.reach, known.row.facts.state) {
+        (Reach::Known, DirectoryState::Background) => known.row.facts.left.as_slice(),
+        _ => &[],
+    };
+    let left = left.iter().map(|process| Process {
+        pid: process.pid,
+        command: process.command.clone(),
+    });
+    left.collect()
 }
 
 fn seconds(millis: u64) -> f64 {
@@ -158,7 +174,7 @@ fn session(known: &Known, now: u64) -> Session {
             duration: seconds(duration),
             bytes_total: facts.bytes,
             bytes_dropped: 0,
-            still_running: Vec::new(),
+            still_running: still_running(known),
             contained_by: None,
             sandboxed_by: None,
             sandbox_gaps: Vec::new(),

@@ -1,8 +1,6 @@
 //! Sessions, as lists and one by one. The fields have the same names as in tool results.
 
-use std::path::Path as FilePath;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use abide_api::{ScreenPaint, Session, SessionPage, TerminalSessionResult, ToolOutput};
 use abide_core::session::Phase;
@@ -24,7 +22,6 @@ use crate::tools::{self, in_seconds, leftovers, recount_output, session_status, 
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config;
-use abide_session::log::LOG_FOLDER;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -225,7 +222,7 @@ pub fn session_from(view: &SessionView) -> Session {
     let mut summary = session_summary(view, false);
     let _ = leftovers(view, &mut summary);
     let state = &view.state;
-    let last_activity = last_activity(view);
+    let last_activity = view.last_activity().0;
     Session {
         summary,
         status: session_status(view, false),
@@ -252,24 +249,4 @@ pub fn session_from(view: &SessionView) -> Session {
         as_of: None,
         live_activity: None,
     }
-}
-
-/// Time of the last activity, in Unix milliseconds. Only for a running session the file system is read.
-fn last_activity(view: &SessionView) -> u64 {
-    match (view.is_alive(), view.ended_at()) {
-        (false, Some(ended)) => ended.0,
-        _ => last_written(&view.folder)
-            .unwrap_or(0)
-            .max(view.state.created.0),
-    }
-}
-
-/// Time of the last output, in Unix milliseconds: the newest modification time of the log files.
-fn last_written(folder: &FilePath) -> Option<u64> {
-    let files = std::fs::read_dir(folder.join(LOG_FOLDER)).ok()?;
-    let times = files
-        .flatten()
-        .filter_map(|file| file.metadata().ok()?.modified().ok());
-    let newest = times.max()?.duration_since(UNIX_EPOCH).ok()?;
-    u64::try_from(newest.as_millis()).ok()
 }

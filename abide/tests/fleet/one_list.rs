@@ -193,3 +193,44 @@ fn session_start_with_on_runs_in_the_home_folder_of_that_machine() {
     let home = String::from_utf8_lossy(&home.stdout).into_owned();
     assert_eq!(there["cwd"], json!(home.trim()), "{there}");
 }
+
+/// Session in the list of a machine.
+fn listed(machine: &Abide, id: &str) -> Option<Value> {
+    let all = machine.get("/v1/sessions");
+    let mut all = all["sessions"].as_array()?.iter();
+    all.find(|session| session["session_id"] == id).cloned()
+}
+
+#[test]
+fn last_output_of_a_session_elsewhere_stays_when_its_daemon_is_started_again() {
+    let pair = Pair::with("");
+    let id = writes(&pair, "x\\n");
+    let last = |machine: &Abide| listed(machine, &id)?["last_activity"].as_u64();
+    look_for("the output in both lists", || {
+        let written = listed(&pair.desk, &id)?["bytes_total"].as_u64()? > 0;
+        (written && last(&pair.desk) == last(&pair.build)).then_some(())
+    });
+    let before = last(&pair.desk);
+    let written = format!("SELECT as_of FROM abide.session WHERE id = '{id}'");
+    let first = pair.server().sql(&written);
+    pair.build.kill_daemon();
+    pair.build.start();
+    look_for("the row of the next daemon", || {
+        (pair.server().sql(&written) != first).then_some(())
+    });
+    assert_eq!(last(&pair.desk), before);
+}
+
+#[test]
+fn session_in_the_background_elsewhere_is_listed_with_its_processes() {
+    let pair = Pair::with("");
+    let run = json!({"command": "sleep 6123 >/dev/null 2>&1 & echo started"});
+    let ran = pair.build.post("/v1/tools/shell", &run);
+    let id = ran.body["session_id"].as_str().expect("an id");
+    look_for("the process", || {
+        let session = listed(&pair.desk, id)?;
+        (session["still_running"][0]["command"] == "sleep 6123").then_some(())
+    });
+    pair.build.kill_session(id);
+    look_for("its end", || listed(&pair.desk, id).is_none().then_some(()));
+}

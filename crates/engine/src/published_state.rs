@@ -1,9 +1,10 @@
 //! Published state: one view per session and open question, which interfaces read without asking the event loop.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::UNIX_EPOCH;
 
 use abide_core::session::{Phase, Session};
 use abide_core::{
@@ -15,6 +16,7 @@ use tokio::sync::{Notify, broadcast, watch};
 use crate::keepers::PortState;
 use crate::lock::lock;
 use abide_session::facts::Facts;
+use abide_session::log::LOG_FOLDER;
 
 /// Newest views, and a stream of changes.
 pub struct PublishedState {
@@ -70,6 +72,17 @@ impl SessionView {
         }
     }
 
+    /// Time of the last activity. Only for a session whose processes run, the file system is read: the newest
+    /// modification time of its log files.
+    pub fn last_activity(&self) -> Wall {
+        match (self.is_alive(), self.ended_at()) {
+            (false, Some(ended)) => ended,
+            _ => last_written(&self.folder)
+                .unwrap_or(Wall(0))
+                .max(self.state.created),
+        }
+    }
+
     /// True if the leader runs or is about to.
     pub fn is_running(&self) -> bool {
         matches!(self.state.phase, Phase::Starting | Phase::Running { .. })
@@ -90,6 +103,16 @@ impl SessionView {
     pub fn visible_to(&self, agent: Option<&Agent>) -> bool {
         agent.is_none_or(|agent| *agent == self.state.agent)
     }
+}
+
+/// Time of the last output.
+fn last_written(folder: &Path) -> Option<Wall> {
+    let files = std::fs::read_dir(folder.join(LOG_FOLDER)).ok()?;
+    let times = files
+        .flatten()
+        .filter_map(|file| file.metadata().ok()?.modified().ok());
+    let newest = times.max()?.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(newest.as_millis()).ok().map(Wall)
 }
 
 /// Open question as a person sees it.

@@ -8,18 +8,25 @@ use std::time::Duration;
 use abide_core::session::Phase;
 use abide_core::{Exit, SessionId};
 use abide_output::mask::Mask;
+use abide_output::printable::one_line;
+use abide_session::{folder, tree};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::machines::OtherMachines;
 use crate::clock::{boot_id, pause};
-use crate::store::{DirectoryFacts, DirectoryRow, DirectoryState, MAX_ENTRIES, StoreFault};
+use crate::store::{
+    DirectoryFacts, DirectoryRow, DirectoryState, LeftProcess, MAX_ENTRIES, StoreFault,
+};
 use crate::{Change, Handle, PublishedState, SessionView};
 
 /// Time between two writes.
 const EVERY: Duration = Duration::from_secs(1);
 /// Longest command in the directory, in bytes.
 const MAX_COMMAND: usize = 4_096;
+
+/// Processes in the background that a row names.
+const MAX_LEFT: usize = 16;
 
 /// Request to write at once; answered when everything that had changed before it is written.
 pub type FlushRequest = oneshot::Sender<()>;
@@ -142,14 +149,18 @@ fn entry(handle: &Handle, view: &SessionView) -> DirectoryRow {
         None => (None, None),
     };
     let mask = Mask::of(handle.secrets(view.id));
-    let command = mask.apply(view.state.command.to_string());
+    let shortened = |command: String| {
+        let command = mask.apply(command);
+        command[..command.floor_char_boundary(MAX_COMMAND)].to_owned()
+    };
+    let command = shortened(view.state.command.to_string());
     DirectoryRow {
         machine: abide_core::fleet::MachineId(0),
         id: view.id,
         boot: boot_id(),
         agent: view.state.agent.0.to_string(),
         name: view.name.as_ref().map(ToString::to_string),
-        command: command[..command.floor_char_boundary(MAX_COMMAND)].to_owned(),
+        command,
         facts: DirectoryFacts {
             state: match view.state.phase {
                 Phase::Starting | Phase::Running { .. } => DirectoryState::Running,
@@ -159,6 +170,8 @@ fn entry(handle: &Handle, view: &SessionView) -> DirectoryRow {
             },
             created_at: view.state.created.0,
             ended_at: view.ended_at().map(|ended| ended.0),
+            last_activity: view.last_activity().0,
+            left: left_processes(view, shortened),
             exit_code,
             signal,
             end: view.ending().map(|ending| ending.end.as_str().to_owned()),
@@ -173,4 +186,21 @@ fn entry(handle: &Handle, view: &SessionView) -> DirectoryRow {
         },
         as_of: 0,
     }
+}
+
+/// Processes that the leader of a session left, at most [`MAX_LEFT`].
+fn left_processes(view: &SessionView, shortened: impl Fn(String) -> String) -> Vec<LeftProcess> {
+    if !matches!(view.state.phase, Phase::Leftover { .. }) {
+        return Vec::new();
+    }
+    let Ok(Some(meta)) = folder::read_meta(&view.folder) else {
+        return Vec::new();
+    };
+    let left = tree::processes(&meta).into_iter().take(MAX_LEFT);
+    let left = left.map(|process| LeftProcess {
+        pid: process.pid,
+        // A process can set its name to anything, including control characters.
+        command: shortened(one_line(&process.command)),
+    });
+    left.collect()
 }

@@ -90,6 +90,8 @@ mod tests {
                 state,
                 created_at: 0,
                 ended_at: None,
+                last_activity: 0,
+                left: Vec::new(),
                 exit_code: None,
                 signal: None,
                 end: None,

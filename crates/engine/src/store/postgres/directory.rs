@@ -65,6 +65,15 @@ pub enum DirectoryState {
     Failed,
 }
 
+/// Process that runs though the leader of its session has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftProcess {
+    /// Process id on its machine.
+    pub pid: u32,
+    /// Command line.
+    pub command: String,
+}
+
 /// Facts of a session that no statement searches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirectoryFacts {
@@ -74,6 +83,12 @@ pub struct DirectoryFacts {
     pub created_at: u64,
     /// End, in Unix milliseconds.
     pub ended_at: Option<u64>,
+    /// Last output, in Unix milliseconds; zero in rows of older versions.
+    #[serde(default)]
+    pub last_activity: u64,
+    /// Processes that the leader left and that run.
+    #[serde(default)]
+    pub left: Vec<LeftProcess>,
     /// Exit code.
     pub exit_code: Option<i32>,
     /// Signal.
