@@ -10,7 +10,7 @@ mod serve;
 mod sessions;
 
 pub use calling_machine::CallingMachine;
-pub use questions::{QuestionFollower, questions};
+pub use questions::{QuestionFollower, open_questions, questions};
 pub use search::{PlaceElsewhere, SearchElsewhere};
 pub use sessions::{changed_sessions, known_session, listed, sessions};
 

@@ -39,6 +39,14 @@ pub async fn questions(handle: &Handle, agent: Option<&Agent>) -> Vec<QuestionDe
         .collect()
 }
 
+/// Number of open questions of other machines that an agent may see, by their rows: no machine is asked.
+pub async fn open_questions(handle: &Handle, agent: Option<&Agent>) -> usize {
+    match handle.other_machines() {
+        Some(machines) => machines.open_question_count(agent).await,
+        None => 0,
+    }
+}
+
 async fn questions_of(
     machines: &Arc<OtherMachines>,
     machine: MachineId,

@@ -14,6 +14,7 @@ use super::body::JsonResponse;
 use super::problem::Problem;
 use super::requester::Requester;
 use super::{State, Tcp};
+use crate::fleet;
 use abide_engine::config::Containment;
 
 /// Health check, which needs no credential and reveals nothing else.
@@ -34,6 +35,7 @@ pub async fn status(Shared(state): Shared<State>, requester: Requester) -> JsonR
     let questions = state.handle.published().questions();
     let open = questions.iter();
     let open = open.filter(|question| requester.sees(&question.agent));
+    let elsewhere = fleet::open_questions(&state.handle, requester.agent.as_ref()).await;
     JsonResponse(Status {
         daemon: Daemon {
             pid: std::process::id(),
@@ -45,7 +47,9 @@ pub async fn status(Shared(state): Shared<State>, requester: Requester) -> JsonR
             background,
             ended: visible().count() - running - background,
         },
-        questions: QuestionCounts { open: open.count() },
+        questions: QuestionCounts {
+            open: open.count() + elsewhere,
+        },
         timers: TimerCounts {
             running: running_timers(&state, &requester).await,
         },

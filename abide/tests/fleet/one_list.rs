@@ -234,3 +234,12 @@ fn session_in_the_background_elsewhere_is_listed_with_its_processes() {
     pair.build.kill_session(id);
     look_for("its end", || listed(&pair.desk, id).is_none().then_some(()));
 }
+
+#[test]
+fn status_counts_the_questions_of_the_other_machine() {
+    let pair = Pair::with("");
+    let (begun, _) = pair.asked_on_build();
+    let status = pair.desk.get("/v1/status");
+    assert_eq!(status["questions"]["open"], 1, "{status}");
+    drop(begun);
+}

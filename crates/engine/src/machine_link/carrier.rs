@@ -90,6 +90,11 @@ impl Carrier {
         self.fleet.state().own.unwrap_or(MachineId(0))
     }
 
+    /// Connection to the database, if there is one now.
+    pub fn connected(&self) -> Option<Arc<FrameTable>> {
+        self.table.borrow().clone()
+    }
+
     /// Connection to the database, if there is one within `patience`.
     pub async fn table(&self, patience: Duration) -> Option<Arc<FrameTable>> {
         let mut table = self.table.subscribe();

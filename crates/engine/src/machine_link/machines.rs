@@ -533,6 +533,19 @@ impl OtherMachines {
         within(LIST, read).await.unwrap_or_default()
     }
 
+    /// Number of open questions of other machines that answer, of one agent or all; none if the database is away.
+    pub async fn open_question_count(&self, agent: Option<&Agent>) -> usize {
+        let read = async {
+            let table = self.carrier.connected()?;
+            table.open_question_counts(agent).await.ok()
+        };
+        let counts = within(LIST, read).await.unwrap_or_default();
+        let alive = counts
+            .iter()
+            .filter(|(machine, _)| !self.is_silent(*machine));
+        alive.map(|(_, count)| count).sum()
+    }
+
     /// Open questions of other machines. `None`: the database cannot be reached.
     pub async fn open_questions(&self) -> Option<Vec<QuestionId>> {
         self.table().await?.open_questions().await.ok()

@@ -245,6 +245,30 @@ impl FrameTable {
         Ok(ids.filter_map(|id| id.parse().ok()).collect())
     }
 
+    /// Number of open questions of each other machine that has some, of one agent or all.
+    pub async fn open_question_counts(
+        &self,
+        agent: Option<&Agent>,
+    ) -> Result<Vec<(MachineId, usize)>, StoreFault> {
+        let (own, agent) = (self.own(), agent.map(|agent| agent.0.to_string()));
+        let rows = self.rows(Statement {
+            sql: "SELECT q.shard, count(*) FROM question AS q WHERE q.shard <> $1 AND q.closing IS NULL \
+                  AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM session AS s WHERE s.machine = q.shard \
+                  AND s.id = q.session AND s.agent = $2)) GROUP BY q.shard"
+                .into(),
+            params: vec![
+                (&own as &(dyn ToSql + Sync), Type::INT8),
+                (&agent, Type::TEXT),
+            ],
+        });
+        let rows = rows.await?;
+        let counts = rows.iter().filter_map(|row| {
+            let machine = row.try_get::<_, i64>(0).ok()?.cast_unsigned();
+            Some((MachineId(machine), row.try_get::<_, i64>(1).ok()? as usize))
+        });
+        Ok(counts.collect())
+    }
+
     /// Machine on which a question was asked, if that is another one.
     pub async fn question_owner(&self, id: QuestionId) -> Result<Option<MachineId>, StoreFault> {
         let (own, id) = (self.own(), id.to_string());
