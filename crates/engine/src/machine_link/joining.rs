@@ -86,5 +86,9 @@ pub async fn server_facts(config: &Config) -> Option<Result<ServerFacts, CannotJ
 }
 
 fn unusable(address: &PostgresAddress, fault: &StoreFault) -> CannotJoin {
-    CannotJoin::Database(address.shown(), fault.to_string())
+    let why = match fault {
+        StoreFault::Unwritable(why) | StoreFault::Unreadable(why) => why.clone(),
+        fault => fault.to_string(),
+    };
+    CannotJoin::Database(address.shown(), why)
 }

@@ -57,6 +57,9 @@ pub enum InvalidAddress {
     Url(String),
 }
 
+/// End of the sentence of the client library about a server without TLS, for which it has no code.
+const NO_TLS: &str = "server does not support TLS";
+
 /// Address of a database: server and schema.
 #[derive(Clone)]
 pub(crate) struct Address {
@@ -216,7 +219,7 @@ impl Address {
         };
         let config = self.current();
         let connected = tokio::select! {
-            connected = config.connect(tls.clone()) => connected.map_err(|e| LinkFault::of(&e, false))?,
+            connected = config.connect(tls.clone()) => connected.map_err(|e| LinkFault::of_connecting(&e))?,
             () = pause(CONNECT) => return Err(LinkFault::NotSent("no answer to a connection".into())),
         };
         let (client, mut connection) = connected;
@@ -294,6 +297,17 @@ impl LinkFault {
                 LinkFault::Refused(code.clone(), described)
             }
             _ => LinkFault::Unanswered(described),
+        }
+    }
+
+    /// Fault of a connection that was not made, so that nothing was sent over it.
+    fn of_connecting(fault: &Error) -> Self {
+        match LinkFault::of(fault, false) {
+            LinkFault::Unanswered(why) if why.ends_with(NO_TLS) => LinkFault::NotSent(format!(
+                "{why}; set it up there, or add `sslmode=disable` to the address if the network is private"
+            )),
+            LinkFault::Unanswered(why) => LinkFault::NotSent(why),
+            fault => fault,
         }
     }
 
