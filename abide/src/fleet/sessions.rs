@@ -83,7 +83,7 @@ fn known(handle: &Handle, rows: Vec<DirectoryRow>) -> Vec<Known> {
     let rows = rows.into_iter().map(|row| Known {
         machine: machines.shown_name(row.machine),
         reach: reach_of(&state, &row),
-        as_of: as_of(&state, &row),
+        as_of: row.told_until,
         row,
     });
     rows.collect()
@@ -104,12 +104,6 @@ fn reach_of(state: &FleetState, row: &DirectoryRow) -> Reach {
         }
         reach => reach,
     }
-}
-
-/// Time up to which the row is known to be right: a machine that beats has told every change.
-fn as_of(state: &FleetState, row: &DirectoryRow) -> u64 {
-    let machine = state.machines.get(&row.machine);
-    machine.map_or(row.as_of, |machine| row.as_of.max(machine.row.written.0))
 }
 
 /// True if its processes run, as far as its machine has said.

@@ -185,6 +185,7 @@ fn entry(handle: &Handle, view: &SessionView) -> DirectoryRow {
             },
         },
         as_of: 0,
+        told_until: 0,
     }
 }
 

@@ -102,6 +102,7 @@ mod tests {
                 error: None,
             },
             as_of: id,
+            told_until: id,
         }
     }
 

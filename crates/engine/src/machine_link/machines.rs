@@ -487,7 +487,8 @@ impl OtherMachines {
     pub async fn session(&self, id: SessionId) -> Result<Option<DirectoryRow>, CannotCall> {
         let read = async { self.table().await?.directory_entry(id).await.ok() };
         match within(LIST, read).await {
-            Some(found) => {
+            Some(mut found) => {
+                self.date(&mut found);
                 let found = found.into_iter().next();
                 found
                     .iter()
@@ -559,7 +560,19 @@ impl OtherMachines {
     /// Sessions of other machines whose rows were written after this time of the database. `None`: it cannot be reached.
     pub async fn changed_sessions(&self, from: u64) -> Option<Vec<DirectoryRow>> {
         let table = self.table().await?;
-        table.changed_directory(from).await.ok()
+        let mut rows = table.changed_directory(from).await.ok()?;
+        self.date(&mut rows);
+        Some(rows)
+    }
+
+    /// Notes up to which time rows that were read now are right, by the heartbeats of their machines.
+    fn date(&self, rows: &mut [DirectoryRow]) {
+        let state = self.state();
+        for row in rows {
+            let machine = state.machines.get(&row.machine);
+            let written = machine.map_or(0, |machine| machine.row.written.0);
+            row.told_until = row.as_of.max(written);
+        }
     }
 
     /// Sessions of other machines, newest first; while the database is away, as they were read last.
@@ -573,7 +586,8 @@ impl OtherMachines {
             table.directory(agent, include_ended).await.ok()
         };
         match within(LIST, read).await {
-            Some(rows) => {
+            Some(mut rows) => {
+                self.date(&mut rows);
                 self.known_sessions.note(choice, &rows);
                 rows
             }

@@ -38,6 +38,8 @@ pub struct DirectoryRow {
     pub facts: DirectoryFacts,
     /// Clock of the database when this was written, in Unix milliseconds.
     pub as_of: u64,
+    /// Clock of the database up to which this is known to be right: a machine that beats has told every change.
+    pub told_until: u64,
 }
 
 /// Timer of another machine.
@@ -358,6 +360,7 @@ impl FrameTable {
 
 /// Session of a row; none if the row is not valid, as one that a newer program has written may be.
 fn entry(row: &Row) -> Option<DirectoryRow> {
+    let as_of = row.try_get::<_, i64>(7).ok()?.try_into().ok()?;
     Some(DirectoryRow {
         machine: MachineId(row.try_get::<_, i64>(0).ok()?.cast_unsigned()),
         id: row.try_get::<_, &str>(1).ok()?.parse().ok()?,
@@ -366,7 +369,8 @@ fn entry(row: &Row) -> Option<DirectoryRow> {
         name: row.try_get(4).ok()?,
         command: row.try_get(5).ok()?,
         facts: serde_json::from_str(row.try_get(6).ok()?).ok()?,
-        as_of: row.try_get::<_, i64>(7).ok()?.try_into().ok()?,
+        as_of,
+        told_until: as_of,
     })
 }
 
