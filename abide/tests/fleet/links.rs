@@ -147,6 +147,9 @@ fn list_has_the_last_known_sessions_while_the_database_is_away() {
     assert_eq!(listed["sessions"][0]["machine"], "build", "{listed}");
     // The list was read then; the session may have ended since.
     assert_eq!(listed["sessions"][0]["as_of"].as_u64(), as_of, "{listed}");
+    let lost = pair.desk.output(["machine", "lost", "build"]);
+    let said = String::from_utf8_lossy(&lost.stderr).into_owned();
+    assert!(said.contains("the database cannot be reached"), "{said}");
     pair.desk.server.as_mut().expect("a server").resume();
 }
 

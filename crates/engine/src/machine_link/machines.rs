@@ -434,6 +434,8 @@ impl OtherMachines {
     pub async fn say(&self, name: &str, word: PersonsWord) -> Result<(), CannotSay> {
         let state = self.state();
         let machine = state.named(name).ok_or(CannotSay::NoMachine)?;
+        // Without the database it is not known which machines answer.
+        let table = self.table().await.ok_or(CannotSay::Database)?;
         match word {
             _ if Some(machine.row.id) == state.own => return Err(CannotSay::Own),
             PersonsWord::Lost | PersonsWord::Forgotten if machine.is_alive() => {
@@ -441,7 +443,6 @@ impl OtherMachines {
             }
             PersonsWord::Lost | PersonsWord::Forgotten | PersonsWord::Revoked => {}
         }
-        let table = self.table().await.ok_or(CannotSay::Database)?;
         let said = table.say(machine.row.id, word).await;
         said.map_err(|_| CannotSay::Database)?;
         if let (PersonsWord::Revoked, Some(key)) = (word, machine.public_key) {
