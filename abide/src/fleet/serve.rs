@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use abide_core::fleet::rights::Right;
-use abide_engine::machine_link::{CalledLink, KnownMachine, OtherMachines};
+use abide_engine::machine_link::{CalledLink, CannotCall, KnownMachine, OtherMachines};
 use abide_engine::peer::Peer;
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -46,6 +46,10 @@ pub async fn serve(
                         state,
                     };
                     server.serve(stream).await;
+                }
+                // The other machine has given it up, or does not answer any more.
+                Err(CannotCall::Silent(name)) => {
+                    tracing::debug!("a link of machine {name} has ended before it was open");
                 }
                 Err(fault) => tracing::warn!("refused a link of another machine: {fault}"),
             }

@@ -351,7 +351,10 @@ impl OtherMachines {
         let config = tls::server(&self.key, machine.key).map_err(|e| refused(e.to_string()))?;
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let accepted = tokio::select! {
-            accepted = acceptor.accept(called.stream) => accepted.map_err(|e| refused(e.to_string())),
+            accepted = acceptor.accept(called.stream) => accepted.map_err(|fault| match fault.kind() {
+                std::io::ErrorKind::InvalidData => refused(fault.to_string()),
+                _ => CannotCall::Silent(machine.name.clone()),
+            }),
             () = pause(HANDSHAKE) => Err(CannotCall::Silent(machine.name.clone())),
         };
         Ok((machine, accepted?))
