@@ -34,7 +34,10 @@ pub async fn list(Shared(state): Shared<State>, _: Requester) -> JsonResponse<Fl
         machine: own.map(|own| own.name.clone()),
         joined: known.is_joined,
         linked: fleet.others().is_some(),
-        trouble: known.trouble.clone(),
+        trouble: known
+            .trouble
+            .clone()
+            .or_else(|| state.handle.storage_fault()),
         machines,
     })
 }
