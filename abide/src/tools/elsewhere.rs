@@ -201,8 +201,19 @@ impl ForwardedCall {
         };
         match forward::send_whole(&self.machines, target, request).await {
             Ok((machine, response)) => result_of(&machine, &response),
+            Err(CannotCall::Silent(name)) if self.is_about_a_timer() => {
+                let text = format!(
+                    "machine {name}, which has the timer, does not answer; another machine takes over its timers \
+                     within seconds, and the timer goes on: make this call again"
+                );
+                ToolResult::error(ErrorCode::Unreachable, text)
+            }
             Err(fault) => refused(&fault),
         }
+    }
+
+    fn is_about_a_timer(&self) -> bool {
+        self.tool.ends_with("timer")
     }
 
     /// Request to the same tool, with a key, so that a command runs once. Messages are appended here, so that they are
