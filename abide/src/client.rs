@@ -67,7 +67,7 @@ pub enum ClientError {
         status: StatusCode,
         /// Sentence with the reason.
         detail: String,
-        /// How the question was closed, if that is the reason.
+        /// Closing of the question, if that is the reason: `yes`, `no`, `withdrawn` or `expired`.
         closing: Option<String>,
     },
     /// No daemon runs, and none can be started.

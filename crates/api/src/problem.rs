@@ -96,7 +96,7 @@ pub struct Problem {
     pub status: u16,
     /// One sentence: the fault and the next step.
     pub detail: String,
-    /// How the question was closed, if the request was refused because it is: `yes`, `no`, `withdrawn` or `expired`.
+    /// Closing of the question, if the request was refused because of it: `yes`, `no`, `withdrawn` or `expired`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closing: Option<String>,
     /// The same sentence, if a tool says it: every result of a tool has this field.

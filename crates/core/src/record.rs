@@ -84,7 +84,7 @@ pub struct LoadedShard {
     /// Sentence for conditional timers that complete by time, if the machine that made the shard is away; `None`: this
     /// machine has made it.
     pub note: Option<Arc<str>>,
-    /// Its timers and messages.
+    /// Timers and messages of the shard.
     pub rows: StoredRows,
     /// True if the machine that made the shard was not seen since the database lost commits: it may still write to the
     /// server that was replaced, and tell there what is told here.

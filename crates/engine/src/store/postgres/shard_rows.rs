@@ -38,7 +38,7 @@ pub(crate) struct ShardRows {
     pub shard: ShardId,
     /// Sentence for conditional timers, if another machine has made the shard, which is away.
     pub note: Option<Arc<str>>,
-    /// Its rows. Of the shard of another machine only timers and messages: questions are about sessions, which stay on
+    /// Rows. Of the shard of another machine only timers and messages: questions are about sessions, which stay on
     /// their machine.
     pub open: OpenRows,
     /// True if the machine that made the shard has not written a heartbeat since then: it may still use the server that
