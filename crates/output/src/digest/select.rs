@@ -31,6 +31,8 @@ const WARNING_BELOW: usize = 2;
 /// Maximum number of groups whose counts are remembered.
 const COUNTS_MAX: usize = 4_096;
 
+/// In place of the first words of a rare stack.
+const STACK: u64 = 3;
 /// In place of the first words of an unusual line.
 const UNUSUAL: u64 = 1;
 /// In place of the first words of the first line of a kind.
@@ -133,7 +135,7 @@ impl<'a> Selector<'a> {
         };
         let traces = traces::traces(lines);
         let mut at = 0;
-        for trace in traces {
+        for trace in traces.failures {
             selector.findings(at..trace.range.start);
             let error = Finding {
                 importance: Importance::Error,
@@ -146,6 +148,11 @@ impl<'a> Selector<'a> {
             at = trace.range.end.max(at);
         }
         selector.findings(at..lines.len());
+        for stack in traces.rare {
+            let key = lines[stack.range.end - 1].line.shape.without_numbers;
+            selector.add_to(stack.main, key, STACK, Importance::Outlier);
+            selector.traces.entry(stack.main).or_insert(stack.with);
+        }
         for (at, key) in rarity::outliers(lines) {
             let error = |finding: Finding| finding.importance == Importance::Error;
             if !lines[at].finding.is_some_and(error) {

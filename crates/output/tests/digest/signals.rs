@@ -444,3 +444,24 @@ fn each_message_without_a_level_behind_a_location_is_shown() {
     let log = within(|n| format!("doc{n}.txt:{n}: {}\n", word(n * 7 / 3)), "");
     assert_shown(&log, &["teh ==>", "recieve ==>", "adress ==>"]);
 }
+
+#[test]
+fn stack_of_own_code_that_begins_like_no_other_in_a_thread_dump_is_shown() {
+    let thread = |name: &str, top: &str| {
+        format!(
+            "\"{name}\" daemon prio=5\n   java.lang.Thread.State: RUNNABLE\n\tat {top}\n\tat java.lang.Thread.run(Thread.java:840)\n\n"
+        )
+    };
+    let idle = |n: usize| {
+        thread(
+            &format!("pool-{}", name(n)),
+            "java.lang.Object.wait(Native Method)",
+        )
+    };
+    let busy = thread("tide-counter", "Harbor.spin(Harbor.java:6)");
+    let log = within(idle, &busy);
+    assert_shown(
+        &log,
+        &["\"tide-counter\" daemon", "Harbor.spin(Harbor.java:6)"],
+    );
+}

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use regex::Regex;
 
+use crate::digest::line_shape::HashKeyMap;
 use crate::digest::view::ViewLine;
 
 use super::levels::{Finding, Importance};
@@ -22,6 +23,11 @@ const MESSAGE_WITHIN: usize = 6;
 const OWN_FRAMES: usize = 2;
 /// Number of messages of a chain that are shown.
 const MESSAGES_MAX: usize = 5;
+
+/// Number of stacks without a message, as in a dump of all threads, among which one can be rare, and of those that
+/// begin like a rare one.
+const STACKS_MIN: usize = 12;
+const RARE_STACKS: usize = 2;
 
 /// Number of lines between two stacks of one report, and of those that are shown.
 const FURTHER_WITHIN: usize = 6;
@@ -149,9 +155,19 @@ pub fn is_foreign(text: &str) -> bool {
     FOREIGN.is_match(text)
 }
 
-/// All traces, in order.
-pub fn traces(lines: &[ViewLine<'_>]) -> Vec<Trace> {
-    let mut found = Vec::new();
+/// Stack traces of an output.
+#[derive(Default)]
+pub struct Traces {
+    /// Traces with a message, in order.
+    pub failures: Vec<Trace>,
+    /// Stacks without a message that begin like few others: in a dump of all threads, those that do something else.
+    pub rare: Vec<Trace>,
+}
+
+/// All traces.
+pub fn traces(lines: &[ViewLine<'_>]) -> Traces {
+    let mut found: Vec<Trace> = Vec::new();
+    let mut stacks: Vec<Vec<usize>> = Vec::new();
     let mut at = 0;
     while at < lines.len() {
         if !is_frame(&lines[at]) {
@@ -166,10 +182,39 @@ pub fn traces(lines: &[ViewLine<'_>]) -> Vec<Trace> {
             if let Some(before) = found.last_mut() {
                 before.extend(lines, &frames, end);
             }
+            stacks.push(frames);
             at = end;
         }
     }
-    found
+    Traces {
+        failures: found,
+        rare: rare_stacks(lines, &stacks),
+    }
+}
+
+/// Stacks of one's own code that begin like few others, each with the lines above it that name its thread.
+fn rare_stacks(lines: &[ViewLine<'_>], stacks: &[Vec<usize>]) -> Vec<Trace> {
+    if stacks.len() < STACKS_MIN {
+        return Vec::new();
+    }
+    let mut counts: HashKeyMap<usize> = HashKeyMap::default();
+    let begin = |frames: &[usize]| lines[frames[0]].line.shape.without_numbers;
+    for frames in stacks {
+        *counts.entry(begin(frames)).or_default() += 1;
+    }
+    let is_rare = |frames: &&Vec<usize>| {
+        counts[&begin(frames)] <= RARE_STACKS && !is_foreign(lines[frames[0]].text)
+    };
+    let trace = |frames: &Vec<usize>| {
+        let first = frames[0];
+        let above = (first.saturating_sub(FURTHER_HEADING)..first).rev();
+        let main = above
+            .take_while(|at| !lines[*at].is_blank() && !is_frame(&lines[*at]))
+            .last();
+        let main = main.unwrap_or(first);
+        finished(main..first + 1, main, (main + 1..=first).collect())
+    };
+    stacks.iter().filter(is_rare).map(trace).collect()
 }
 
 /// Frames from `first` on, and the end of the run.
