@@ -465,3 +465,16 @@ fn stack_of_own_code_that_begins_like_no_other_in_a_thread_dump_is_shown() {
         &["\"tide-counter\" daemon", "Harbor.spin(Harbor.java:6)"],
     );
 }
+
+#[test]
+fn rare_value_of_a_key_on_a_line_of_its_own_is_shown() {
+    let host = |n: usize, tier: &str| {
+        format!(
+            "- host: {}\n  owner: {}\n  tier: {tier}\n",
+            name(n),
+            name(n + 7)
+        )
+    };
+    let odd = host(9_000, "spare");
+    assert_shown(&within(|n| host(n, "front"), &odd), &["tier: spare"]);
+}

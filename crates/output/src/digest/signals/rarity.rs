@@ -223,6 +223,13 @@ fn each_value(line: &ViewLine<'_>, mut call: impl FnMut(u64, u64)) {
             call(mix(5, hash(pair[0].as_bytes())), hash(pair[1].as_bytes()));
         }
     }
+    // A line that is a key and its value, as in YAML, perhaps behind a mark of a list or a tree.
+    if let [.., key, value] = words
+        && count <= 3
+        && key.ends_with(':')
+    {
+        return call(mix(7, hash(key.as_bytes())), hash(value.as_bytes()));
+    }
     // Rows of a table are alike in the number of words, whatever they begin with.
     let row = mix(2, count as u64);
     for (at, word) in words.iter().enumerate() {
