@@ -68,7 +68,8 @@ impl Density {
 }
 
 /// Kind of a line. In a log or in a build, that is its first word; of indented lines, as in source code, and of
-/// those that begin with a count, the first two. Rows of a table are of one kind only if they differ in nothing but numbers. A line of JSON has no kind.
+/// those that begin with a count, the first two. Rows of a table are of one kind only if they differ in nothing but
+/// numbers. A line of JSON and one of numbers alone have no kind.
 fn kind(line: &Line) -> Option<u64> {
     let text = line.text.trim_end();
     if is_success(text) {
@@ -76,7 +77,7 @@ fn kind(line: &Line) -> Option<u64> {
     }
     let is_indented = text.starts_with([' ', '\t', '+', '-']);
     let (inner, indent) = without_gutter(text);
-    if is_indented && inner.starts_with('"') {
+    if (is_indented && inner.starts_with('"')) || is_only_numbers(text) {
         return None;
     }
     if is_indented || is_counter(inner) {
@@ -94,4 +95,11 @@ fn kind(line: &Line) -> Option<u64> {
         .take(WORD_BYTES)
         .take_while(|byte| is_letter(byte));
     Some(hash(&bytes[from..from + word.count()]))
+}
+
+/// Returns whether a line has decimal or hexadecimal numbers and no word.
+fn is_only_numbers(text: &str) -> bool {
+    let is_of_word =
+        |byte: u8| byte >= 0x80 || (byte.is_ascii_alphabetic() && !byte.is_ascii_hexdigit());
+    text.contains(|c: char| c.is_ascii_digit()) && !text.bytes().any(is_of_word)
 }

@@ -381,3 +381,10 @@ fn single_long_line_fills_the_limit_and_counts_no_lines() {
     assert!(digested.text.contains(&note), "{note}");
     assert_eq!(digested.lines_left_out, 0);
 }
+
+#[test]
+fn column_of_numbers_fills_the_limit() {
+    let rows = (1..9_000_u64).map(|n| format!("0.{}\n", n * 7_919_u64.pow(3) % 1_000_003));
+    let shown = text(rows.collect::<String>()).chars().count();
+    assert!((9_500..=10_000).contains(&shown), "{shown}");
+}
