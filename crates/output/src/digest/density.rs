@@ -6,7 +6,7 @@
 use super::fold::{Folded, Line};
 use super::line_shape::hash;
 use super::signals::levels::is_success;
-use super::view::{begin_key, is_counter, without_gutter};
+use super::view::{begin_key, is_counter, prefix_len, without_gutter};
 
 /// Slots for kinds of lines.
 const KINDS: usize = 1_024;
@@ -71,7 +71,7 @@ impl Density {
 /// those that begin with a count, the first two. Rows of a table are of one kind only if they differ in nothing but
 /// numbers. A line of JSON and one of numbers alone have no kind.
 fn kind(line: &Line) -> Option<u64> {
-    let text = line.text.trim_end();
+    let text = line.text[prefix_len(&line.text)..].trim_end();
     if is_success(text) {
         return Some(SUCCESS);
     }

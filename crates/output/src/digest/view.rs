@@ -26,6 +26,11 @@ impl ViewLine<'_> {
         self.text.is_empty()
     }
 
+    /// Text without what is put before each line, but with indentation and gutter.
+    pub fn body(&self) -> &str {
+        &self.line.text[prefix_len(&self.line.text)..]
+    }
+
     /// Returns whether it is one of many that begin alike, so that it says little.
     pub fn is_usual(&self) -> bool {
         self.often >= USUAL
@@ -49,7 +54,13 @@ impl FindingCache {
         let key = line.shape.without_numbers ^ line.shape.number_classes.rotate_left(17);
         let slot = &mut self.0[usize::try_from(key % CACHE as u64).unwrap_or(0)];
         if slot.0 != key {
-            *slot = (key, levels::classify(&line.text));
+            let prefix = prefix_len(&line.text);
+            let found = levels::classify(&line.text[prefix..]);
+            let in_line = |found: Finding| Finding {
+                at: prefix + found.at,
+                ..found
+            };
+            *slot = (key, found.map(in_line));
         }
         slot.1
     }
@@ -117,12 +128,11 @@ pub fn view<'a>(entries: &'a [Entry], cache: &mut FindingCache) -> Vec<ViewLine<
 /// Text and indentation of a line without its gutter: a column of marks that some tools put before all lines of a
 /// report.
 pub fn without_gutter(line: &str) -> (&str, usize) {
-    let text = line.trim_end();
+    let text = line[prefix_len(line)..].trim_end();
     let start = text.trim_start();
     let indent = text.len() - start.len();
     let bytes = start.as_bytes();
     let gutter = match bytes {
-        _ if indent == 0 && prefix_len(start) > 0 => prefix_len(start),
         [b'=', b'=', ..] => {
             let digits = bytes[2..].iter().take_while(|b| b.is_ascii_digit()).count();
             match bytes.get(2 + digits..4 + digits) {
@@ -143,9 +153,10 @@ pub fn without_gutter(line: &str) -> (&str, usize) {
     (inner, indent + rest.len() - inner.len())
 }
 
-/// Length of what some programs put before each line of another one: a time (`2026-01-01T12:00:00.5Z `), the name of a
-/// process (`web-1  | `) or of a task (`shop:build: `).
-fn prefix_len(line: &str) -> usize {
+/// Length of what some programs put before each line of another one: a time, with or without the host and the program
+/// (`2026-01-01T12:00:00.5Z `, `[12:00:00] `, `Jan  1 12:00:00 host app[7]: `), the name of a process (`web-1  | `) or of
+/// a task (`shop:build: `).
+pub fn prefix_len(line: &str) -> usize {
     let until = |is_part: fn(&u8) -> bool, from: usize| {
         let rest = line.as_bytes()[from..].iter();
         from + rest.take_while(|byte| is_part(byte)).count()
@@ -153,16 +164,27 @@ fn prefix_len(line: &str) -> usize {
     let bytes = line.as_bytes();
     let ends_with_space = |at: usize| match bytes.get(at) {
         Some(b' ') => at + 1,
-        _ => 0,
+        None => at,
+        Some(_) => 0,
     };
-    if let [a, b, c, d, b'-', _, _, b'-', _, _, b'T', ..] = bytes
-        && [a, b, c, d].iter().all(|byte| byte.is_ascii_digit())
-    {
-        let time = until(|b| b.is_ascii_digit() || b":.,TZ+-".contains(b), 0);
+    if let Some(time) = time_len(bytes) {
         return ends_with_space(time);
     }
+    if let [b'A'..=b'Z', b'a'..=b'z', b'a'..=b'z', b' ', ..] = bytes
+        && let Some(time) = clock_len(&bytes[7.min(bytes.len())..])
+        && until(|b| b.is_ascii_digit() || *b == b' ', 4) >= 7
+    {
+        // The host, and the program with a colon.
+        let host = until(|b| *b != b' ', (8 + time).min(bytes.len()));
+        let program = until(|b| *b != b' ', (host + 1).min(bytes.len()));
+        return match bytes[..program].last() {
+            Some(b':') => ends_with_space(program),
+            _ => ends_with_space(7 + time),
+        };
+    }
     let name = until(|b| b.is_ascii_alphanumeric() || b"-_.@/".contains(b), 0);
-    let is_numbered = name > 0 && bytes[name - 1].is_ascii_digit();
+    let is_named = bytes.first().is_some_and(u8::is_ascii_alphabetic);
+    let is_numbered = is_named && bytes[name - 1].is_ascii_digit();
     let bar = until(|b| *b == b' ', name);
     if is_numbered && bar > name && bytes.get(bar) == Some(&b'|') {
         return ends_with_space(bar + 1);
@@ -174,6 +196,61 @@ fn prefix_len(line: &str) -> usize {
         }
     }
     0
+}
+
+/// Length of a time at the begin of a line, with or without a date and brackets.
+fn time_len(bytes: &[u8]) -> Option<usize> {
+    let open = usize::from(bytes.first() == Some(&b'['));
+    let inner = &bytes[open..];
+    let is_digit = |at: usize| inner.get(at).is_some_and(u8::is_ascii_digit);
+    if !is_digit(0) || !is_digit(1) {
+        return None;
+    }
+    let date = match inner.get(..11) {
+        Some(
+            [
+                _,
+                _,
+                _,
+                _,
+                b'-' | b'/',
+                _,
+                _,
+                b'-' | b'/',
+                _,
+                _,
+                b'T' | b' ',
+            ],
+        ) => 11,
+        _ => 0,
+    };
+    let mut end = open + date + clock_len(&inner[date..])?;
+    let is_zone = |byte: &&u8| byte.is_ascii_digit() || b"+-:Z".contains(byte);
+    end += bytes[end..].iter().take_while(is_zone).count();
+    match (open, bytes.get(end)) {
+        (0, _) => Some(end),
+        (_, Some(b']')) => Some(end + 1),
+        _ => None,
+    }
+}
+
+/// Length of a time of day with its fraction: `12:00:00`, `12:00:00.123`.
+fn clock_len(bytes: &[u8]) -> Option<usize> {
+    let Some([a, b, b':', c, d, b':', e, f]) = bytes.get(..8) else {
+        return None;
+    };
+    if ![a, b, c, d, e, f].into_iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let digits = |from: usize| {
+        bytes[from..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+    };
+    match bytes.get(8) {
+        Some(b'.' | b',') => Some(9 + digits(9).count()),
+        _ => Some(8),
+    }
 }
 
 /// Returns whether a line begins with a count such as `7/120`, which is aligned rather than indented.
@@ -264,9 +341,25 @@ mod tests {
         assert_eq!(without_gutter("#   Failed"), ("Failed", 3));
         assert_eq!(without_gutter("    plain"), ("plain", 4));
         assert_eq!(without_gutter("2026-01-01T12:00:00.5Z   at f"), ("at f", 2));
+        assert_eq!(
+            without_gutter("[2026-01-01 12:00:00,5]   at f"),
+            ("at f", 2)
+        );
+        assert_eq!(without_gutter("12:00:00   at f"), ("at f", 2));
+        assert_eq!(
+            without_gutter("Jan  1 12:00:00 host app[7]:   at f"),
+            ("at f", 2)
+        );
+        assert_eq!(without_gutter("Jan 01 12:00:00 at f"), ("at f", 0));
+        assert_eq!(without_gutter("12:00:00   │ at f"), ("at f", 3));
+        assert_eq!(without_gutter("12:00 at f"), ("12:00 at f", 0));
+        assert_eq!(without_gutter("Jan"), ("Jan", 0));
+        assert_eq!(without_gutter("Jan 01 12:00:00"), ("", 0));
+        assert_eq!(without_gutter("12:00:00"), ("", 0));
         assert_eq!(without_gutter("web-1  |   at f"), ("at f", 2));
         assert_eq!(without_gutter("shop:build:   at f"), ("at f", 2));
         assert_eq!(without_gutter("name | value"), ("name | value", 0));
+        assert_eq!(without_gutter("598 | value"), ("598 | value", 0));
         assert_eq!(without_gutter("app.c:main: x"), ("x", 0));
         assert_eq!(without_gutter("#include"), ("#include", 0));
         assert_eq!(without_gutter("  7/120 adds"), ("7/120 adds", 0));

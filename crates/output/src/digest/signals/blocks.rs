@@ -77,7 +77,7 @@ static PLACE_WITHIN: LazyLock<Regex> =
 pub fn is_accompanying(line: &ViewLine<'_>) -> bool {
     let place = BEGINS_WITH_PLACE.find(line.text);
     let is_place = place.is_some_and(|place| place.end() == line.text.len());
-    is_place || EXCERPT.is_match(line.line.text.trim_start())
+    is_place || EXCERPT.is_match(line.body().trim_start())
 }
 
 /// Returns whether a line says where something is.
@@ -294,7 +294,7 @@ fn most_important(lines: &[ViewLine<'_>], block: Vec<usize>) -> Vec<usize> {
             || EXPLAINS.is_match(line.text)
         {
             0
-        } else if EXCERPT.is_match(line.line.text.trim_start()) || is_hex_dump(line.text) {
+        } else if EXCERPT.is_match(line.body().trim_start()) || is_hex_dump(line.text) {
             4
         } else if is_place(line.text) {
             1
