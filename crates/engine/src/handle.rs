@@ -121,6 +121,31 @@ pub(super) struct HandleParts {
     pub unnamed: Agent,
 }
 
+#[cfg(test)]
+impl HandleParts {
+    /// Parts with these stores; there are no keepers, interfaces, conditions and rules.
+    pub fn of_test(
+        events: mpsc::Sender<Event>,
+        store_reader: StoreReader,
+        store: Arc<dyn Store>,
+    ) -> Self {
+        let nowhere = std::path::PathBuf::from("/nonexistent");
+        HandleParts {
+            paths: Paths::under(&nowhere),
+            keepers: Keepers::new(nowhere.clone(), nowhere.clone(), 0, events.clone()),
+            clients: Clients::new(Vec::new()),
+            store_reader,
+            prober: Prober::new(events, Arc::new(crate::web::Web::new(None))),
+            store,
+            resend: mpsc::channel(1).0,
+            policy: PolicyStore::new(&nowhere.join("config.toml")),
+            audit: AuditLog::new("/dev/null/audit".into()),
+            fleet: None,
+            unnamed: Agent::default(),
+        }
+    }
+}
+
 /// Request to deliver a message again.
 #[derive(Clone, Copy, Debug)]
 pub struct ResendRequest {

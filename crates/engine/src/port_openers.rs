@@ -80,60 +80,23 @@ fn ended_at(view: &SessionView) -> Option<Wall> {
 
 #[cfg(test)]
 mod tests {
-    use abide_core::session::{Session, StartedBy};
-    use abide_core::{End, Ending, Exit, Millis, Mono, TimerId};
+    use abide_core::session::StartedBy;
+    use abide_core::{Millis, Mono, TimerId};
 
     use super::*;
 
     const SINCE: Wall = Wall(10_000);
-
-    fn session(bits: u64, created: u64, phase: Phase) -> SessionView {
-        SessionView {
-            id: SessionId::from_bits(bits),
-            state: Session {
-                agent: Agent("ann".into()),
-                conversation: None,
-                command: "serve".into(),
-                key: None,
-                started_by: StartedBy::Call,
-                created: Wall(created),
-                idle: None,
-                inactivity: None,
-                unasked_until: Mono::default(),
-                bytes: 0,
-                unattended: false,
-                end_heard: None,
-                phase,
-            },
-            cwd: "/".into(),
-            pty: false,
-            damage: None,
-            name: None,
-            contained_by: None,
-            sandboxed: None,
-            ports: std::collections::BTreeMap::new(),
-            folder: "/".into(),
-            deadline: None,
-        }
-    }
 
     fn runs(bits: u64, created: u64) -> SessionView {
         let phase = Phase::Running {
             quiet_since: Mono(0),
             ending: None,
         };
-        session(bits, created, phase)
+        SessionView::of_test(SessionId::from_bits(bits), Wall(created), phase)
     }
 
     fn ended(bits: u64, created: u64, duration: u64) -> SessionView {
-        let ending = Ending {
-            exit: Some(Exit::Code(1)),
-            end: End::Exited,
-            duration: Millis(duration),
-            bytes: 0,
-            dropped: 0,
-        };
-        session(bits, created, Phase::Ended { ending })
+        runs(bits, created).ended_after(Millis(duration))
     }
 
     fn unattended(mut view: SessionView) -> SessionView {

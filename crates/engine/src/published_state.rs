@@ -203,8 +203,8 @@ impl PublishedState {
             view.name.clone_from(&before.name);
         }
         sessions.insert(id, Arc::new(view));
-        drop(sessions);
         if is_over {
+            // Before the lock is released: a session that is seen to be over is in the list.
             lock(&self.ended).push(id);
             self.any_ended.notify_one();
         }
@@ -301,5 +301,51 @@ impl PublishedState {
     /// Notifies followers that a message changed.
     pub fn message_updated(&self, number: u64) {
         let _ = self.changes.send(Change::MessageUpdated(number));
+    }
+}
+
+#[cfg(test)]
+impl SessionView {
+    /// Session of the agent `ann`, made at this time.
+    pub fn of_test(id: SessionId, created: Wall, phase: Phase) -> Self {
+        SessionView {
+            id,
+            state: Session {
+                agent: Agent("ann".into()),
+                conversation: None,
+                command: "serve".into(),
+                key: None,
+                started_by: abide_core::session::StartedBy::Call,
+                created,
+                idle: None,
+                inactivity: None,
+                unasked_until: abide_core::Mono::default(),
+                bytes: 0,
+                unattended: false,
+                end_heard: None,
+                phase,
+            },
+            cwd: "/".into(),
+            pty: false,
+            damage: None,
+            name: None,
+            contained_by: None,
+            sandboxed: None,
+            ports: BTreeMap::new(),
+            folder: "/nonexistent".into(),
+            deadline: None,
+        }
+    }
+
+    /// The same session, ended after this time.
+    pub fn ended_after(self, duration: Millis) -> Self {
+        let ending = Ending {
+            exit: Some(abide_core::Exit::Code(1)),
+            end: abide_core::End::Exited,
+            duration,
+            bytes: 0,
+            dropped: 0,
+        };
+        SessionView::of_test(self.id, self.state.created, Phase::Ended { ending })
     }
 }

@@ -33,24 +33,12 @@ pub(super) async fn run(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn St
     loop {
         let at = clock.now();
         let full = at.mono >= next_round;
-        let (reader, ended) = (handle.clone(), handle.published().take_ended());
+        // The sessions that are over in the first round have ended under earlier daemons.
+        let since = (next_round > Mono(0)).then_some(at.mono);
+        let reader = handle.clone();
         let scanned = tokio::task::spawn_blocking(move || {
-            if full {
-                ended_sessions = EndedSessions {
-                    just_ended: ended_sessions.just_ended,
-                    ..EndedSessions::default()
-                };
-                reader
-                    .published()
-                    .sessions()
-                    .iter()
-                    .for_each(|view| ended_sessions.insert(&reader, view, None));
-            }
-            let ended = ended
-                .iter()
-                .filter_map(|id| reader.published().session(*id));
-            ended.for_each(|view| ended_sessions.insert(&reader, &view, Some(at.mono)));
-            let now = trusted_clock.now(at, ended_sessions.newest());
+            ended_sessions.update(&reader, full, since);
+            let now = trusted_clock.now(at, ended_sessions.last_created);
             let (removed, held) = ended_sessions.make_room(&reader, now, at.mono);
             (ended_sessions, trusted_clock, now, removed, held)
         });
@@ -119,22 +107,50 @@ async fn measure_layers(handle: &Handle) {
     }
 }
 
-/// Ended sessions, the oldest first, with their bytes on disk.
+/// Ended sessions, those that ended first at the beginning, with their bytes on disk.
 #[derive(Default)]
 struct EndedSessions {
     by_age: BTreeMap<(Wall, SessionId), u64>,
     total: u64,
+    /// Last time at which one of them was created.
+    last_created: Option<Wall>,
     /// Time at which recent sessions were seen to end.
     just_ended: HashMap<SessionId, Mono>,
 }
 
 impl EndedSessions {
+    /// Adds the sessions that have ended since the last call, at `since`; with `full`, reads all sessions again.
+    fn update(&mut self, handle: &Handle, full: bool, since: Option<Mono>) {
+        let published = handle.published();
+        let mut all = Vec::new();
+        if full {
+            *self = EndedSessions {
+                just_ended: std::mem::take(&mut self.just_ended),
+                ..EndedSessions::default()
+            };
+            all = published.sessions();
+        }
+        // Read after all sessions and added before them: those that have just ended are marked as such.
+        for id in published.take_ended() {
+            if let Some(view) = published.session(id) {
+                self.insert(handle, &view, since);
+            }
+        }
+        for view in all {
+            self.insert(handle, &view, None);
+        }
+    }
+
     /// Adds a session that is over. `since`: it has just ended.
     fn insert(&mut self, handle: &Handle, view: &SessionView, since: Option<Mono>) {
-        let place = (view.state.created, view.id);
-        if view.is_alive() || self.by_age.contains_key(&place) {
+        let Some(ended) = view.ended_at().filter(|_| !view.is_alive()) else {
+            return;
+        };
+        let place = (ended, view.id);
+        if self.by_age.contains_key(&place) {
             return;
         }
+        self.last_created = self.last_created.max(Some(view.state.created));
         refusals::audit(handle, view);
         self.add(place, folder_size(&view.folder), since);
     }
@@ -143,10 +159,6 @@ impl EndedSessions {
         self.by_age.insert(place, bytes);
         self.total += bytes;
         self.just_ended.extend(since.map(|since| (place.1, since)));
-    }
-
-    fn newest(&self) -> Option<Wall> {
-        self.by_age.last_key_value().map(|(place, _)| place.0)
     }
 
     /// Removes sessions beyond the limits. Returns them, and true if a session beyond the limits is in use.
@@ -218,7 +230,8 @@ struct TrustedClock {
 
 impl TrustedClock {
     /// Current wall time, or, after a jump, the time that has passed since the last trusted reading. `newest` is a
-    /// time at which the wall clock was right.
+    /// time at which the wall clock was right: a session was created then. The end of a session may be a reading of a
+    /// clock that has jumped.
     fn now(&mut self, now: Now, newest: Option<Wall>) -> Wall {
         let expected = match self.last {
             Some((wall, at)) => Wall(wall.0 + now.boot.0.saturating_sub(at.0)),
@@ -286,7 +299,7 @@ fn disk_usage(found: &std::fs::Metadata) -> u64 {
 
 const DAY: u64 = 86_400_000;
 
-/// Limits: oldest creation time, total bytes and number.
+/// Limits: oldest time of an end, total bytes and number.
 struct Bounds {
     oldest: Wall,
     bytes: u64,
@@ -295,13 +308,19 @@ struct Bounds {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use abide_core::session::Phase;
+    use tokio::sync::mpsc;
 
-    /// Ended sessions, each with number, creation time and size.
+    use super::*;
+    use crate::config::Config;
+    use crate::handle::HandleParts;
+    use crate::store::Sqlite;
+
+    /// Ended sessions, each with number, time of its end and size.
     fn ended_sessions(sessions: &[(u64, u64, u64)]) -> EndedSessions {
         let mut ended_sessions = EndedSessions::default();
-        for (bits, created, bytes) in sessions {
-            ended_sessions.add((Wall(*created), SessionId::from_bits(*bits)), *bytes, None);
+        for (bits, ended, bytes) in sessions {
+            ended_sessions.add((Wall(*ended), SessionId::from_bits(*bits)), *bytes, None);
         }
         ended_sessions
     }
@@ -328,6 +347,50 @@ mod tests {
             surplus(&ended_sessions, &bounds).0,
             [SessionId::from_bits(1)]
         );
+    }
+
+    /// Handle on a daemon in which these sessions have ended, each with number, creation time and duration.
+    fn handle(sessions: &[(u64, u64, u64)]) -> Handle {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = Sqlite::open(&folder.path().join("abide.db"), 1).expect("a database");
+        let parts = HandleParts::of_test(mpsc::channel(1).0, opened.reader, opened.store);
+        let handle = Handle::new(mpsc::channel(1).0, parts, Config::default());
+        for (bits, created, duration) in sessions {
+            let id = SessionId::from_bits(*bits);
+            let view = SessionView::of_test(id, Wall(*created), Phase::Starting);
+            handle
+                .published()
+                .publish(view.ended_after(Millis(*duration)));
+        }
+        handle
+    }
+
+    #[tokio::test]
+    async fn age_of_a_session_counts_from_its_end() {
+        let handle = handle(&[(1, 0, 40 * DAY), (2, 9 * DAY, DAY)]);
+        let mut ended_sessions = EndedSessions::default();
+        ended_sessions.update(&handle, true, None);
+        let bounds = Bounds {
+            oldest: Wall(20 * DAY),
+            ..BOUNDS
+        };
+        assert_eq!(
+            surplus(&ended_sessions, &bounds).0,
+            [SessionId::from_bits(2)]
+        );
+        assert_eq!(ended_sessions.last_created, Some(Wall(9 * DAY)));
+    }
+
+    #[tokio::test]
+    async fn session_that_just_ended_is_not_removed_in_a_full_round() {
+        let handle = handle(&[(1, 0, DAY)]);
+        let mut ended_sessions = EndedSessions::default();
+        ended_sessions.update(&handle, true, Some(Mono(5)));
+        let bounds = Bounds {
+            oldest: Wall(20 * DAY),
+            ..BOUNDS
+        };
+        assert_eq!(surplus(&ended_sessions, &bounds), (Vec::new(), true));
     }
 
     #[test]

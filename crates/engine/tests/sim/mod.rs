@@ -36,16 +36,12 @@ use keepers::{Connections, SimKeepers};
 use probes::SimProbes;
 use random::Random;
 
-use crate::clients::Clients;
 use crate::clock::pause;
 use crate::config::Config;
 use crate::event_loop::{self, LoopParts};
 use crate::handle::{Handle, HandleParts, WatcherGuard};
-use crate::keepers::Keepers;
-use crate::probe::Prober;
 use crate::runtime::recovery_events;
 use crate::store::{Store, StoreFault};
-use crate::web::Web;
 
 /// Number of simulations in a test run.
 const SEEDS: u64 = 5_000;
@@ -188,27 +184,7 @@ impl Daemon {
         let (dice, disk) = (world.dice.clone(), world.disk.clone());
         let conditions = std::mem::take(&mut open.conditions);
         let probes = SimProbes::new(dice, disk, events.clone(), conditions);
-        // Interfaces reach terminals and conditions through these; there are no interfaces here.
-        let parts = HandleParts {
-            paths: crate::config::Paths::under("/nonexistent".as_ref()),
-            keepers: Keepers::new(
-                "/nonexistent".into(),
-                "/nonexistent".into(),
-                0,
-                events.clone(),
-            ),
-            clients: Clients::new(Vec::new()),
-            store_reader,
-            prober: Prober::new(events.clone(), Arc::new(Web::new(None))),
-            store: store.clone(),
-            resend: mpsc::channel(1).0,
-            policy: crate::policy::PolicyStore::new(std::path::Path::new(
-                "/nonexistent/config.toml",
-            )),
-            audit: crate::policy::audit::AuditLog::new("/dev/null/audit".into()),
-            fleet: None,
-            unnamed: abide_core::Agent::default(),
-        };
+        let parts = HandleParts::of_test(events.clone(), store_reader, store.clone());
         let handle = Handle::new(inbox, parts, Config::default());
         let recovered = recovery_events(world.keepers.recover(), [].into_iter(), state, open);
         let reports = tokio::spawn(world.keepers.clone().report(events));
