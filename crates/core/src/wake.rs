@@ -115,6 +115,11 @@ impl Waker {
         self.next = Some(now);
     }
 
+    /// Delays the next attempt until this time or later.
+    pub fn postpone(&mut self, until: Steady) {
+        self.next = self.next.map(|next| next.max(until));
+    }
+
     /// Returns whether a person wants this message sent now.
     pub fn is_urged(&self, message: u64) -> bool {
         self.urged.contains(&message)

@@ -28,6 +28,19 @@ fn an_agent_that_reads_by_itself_is_not_woken() {
 }
 
 #[test]
+fn postponed_attempt_is_due_later_and_keeps_its_messages() {
+    let mut waker = waker(2, 10);
+    waker.postpone(at(9));
+    assert_eq!(waker.alarm(), None, "nothing waits");
+    waker.posted(at(0), 1);
+    waker.postpone(at(1));
+    assert_eq!(waker.alarm(), Some(at(2)), "it is due later anyway");
+    waker.postpone(at(7));
+    assert_eq!(waker.take(at(6)), None);
+    assert_eq!(waker.take(at(7)), Some(vec![1]));
+}
+
+#[test]
 fn agent_without_pending_state_can_be_removed() {
     let mut waker = waker(2, 10);
     assert!(waker.is_spent(at(0)));

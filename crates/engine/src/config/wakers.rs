@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use abide_core::{Conversation, settings_name};
+use abide_core::wake::Rules;
+use abide_core::{Conversation, Millis, settings_name};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
@@ -252,6 +253,21 @@ impl WakerConfig {
             (_, None) => false,
         };
         kind && self.is_for(agent)
+    }
+
+    /// Limits of the waker.
+    pub const fn rules(&self) -> Rules {
+        Rules {
+            after: Millis((self.after * 1_000.0) as u64),
+            budget: self.most_per_hour,
+            at_once: match self.kind {
+                WakerKind::Webhook(_) => 1,
+                WakerKind::Command(_)
+                | WakerKind::Desktop
+                | WakerKind::ClaudeCode
+                | WakerKind::Codex => usize::MAX,
+            },
+        }
     }
 
     /// Name for lists of deliveries. Leaves out the path of a webhook, which may be a secret.

@@ -4,22 +4,24 @@
 mod attempt;
 mod clients;
 mod restart;
+#[cfg(test)]
+mod tests;
 mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use abide_core::time::Steady;
-use abide_core::wake::{Failed, OWNER, Rules, Waker};
+use abide_core::wake::{Failed, OWNER, Waker};
 use abide_core::{Agent, Event, Millis, Mono};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::clock::{Clock, sleep_until};
-use crate::config::{WakerConfig, WakerKind, WakesFor};
+use crate::config::{WakerConfig, WakesFor};
 use crate::entropy;
-use crate::store::{Delivery, DeliveryState, MessageQuery, MessageRow, WakerRecord};
+use crate::store::{Delivery, DeliveryState, MessageQuery, MessageRow, StoreFault, WakerRecord};
 use crate::web::Web;
 use crate::{Change, Handle, ResendRequest};
 use attempt::{Attempt, WakeFault};
@@ -29,6 +31,8 @@ pub use restart::run;
 const MAX_QUEUED: usize = 1_000;
 /// Maximum of pages of messages that are read at start.
 const MAX_PAGES: usize = 1_000;
+/// Delay after messages could not be read from the database.
+const READ_RETRY: Millis = Millis::from_secs(5);
 
 /// Runs these wakers until the daemon stops.
 async fn run_configured(
@@ -49,13 +53,15 @@ async fn run_configured(
         configured,
         wakers: BTreeMap::new(),
         disabled: disabled.unwrap_or_default().into_iter().collect(),
+        read_again_at: None,
     };
     task.catch_up().await;
     let mut tries = JoinSet::new();
     loop {
         task.drop_idle();
         task.record_budget_delay().await;
-        let alarm = task.wakers.values().filter_map(|w| w.waker.alarm()).min();
+        let alarms = task.wakers.values().filter_map(|w| w.waker.alarm());
+        let alarm = alarms.chain(task.read_again_at).min();
         let alarm = alarm.map(|at| task.to_mono(at));
         tokio::select! {
             change = changes.recv() => match change {
@@ -101,6 +107,8 @@ struct WakerTask {
     wakers: BTreeMap<WakerKey, WakerState>,
     /// Disabled wakers, with the reason.
     disabled: HashMap<String, String>,
+    /// Time at which messages are read that could not be read before.
+    read_again_at: Option<Steady>,
 }
 
 /// Index of a waker, agent and client session.
@@ -120,7 +128,7 @@ struct WakerState {
 impl WakerState {
     fn new(config: &WakerConfig) -> Self {
         WakerState {
-            waker: Waker::new(rules(config)),
+            waker: Waker::new(config.rules()),
             more: false,
             budget_delay: None,
             requested: BTreeSet::new(),
@@ -176,7 +184,7 @@ impl WakerTask {
     }
 
     /// Page of messages that their agents have not seen, the newest first.
-    async fn unseen(&self, before: Option<u64>) -> Vec<MessageRow> {
+    async fn unseen(&mut self, before: Option<u64>) -> Vec<MessageRow> {
         let page = MessageQuery {
             agent: None,
             unseen: true,
@@ -186,7 +194,15 @@ impl WakerTask {
             limit: MAX_QUEUED,
         };
         let rows = self.handle.store_reader().messages(page).await;
-        rows.unwrap_or_default()
+        rows.unwrap_or_else(|fault| {
+            self.read_later(&fault);
+            Vec::new()
+        })
+    }
+
+    fn read_later(&mut self, fault: &StoreFault) {
+        tracing::debug!("messages are read again in {READ_RETRY}: {fault}");
+        self.read_again_at = Some(self.now() + READ_RETRY);
     }
 
     fn queue_all(&mut self, rows: &[MessageRow]) {
@@ -252,8 +268,10 @@ impl WakerTask {
     }
 
     async fn posted(&mut self, agent: &Agent, message: u64) {
-        let Ok(Some(row)) = self.handle.store_reader().message(message).await else {
-            return;
+        let row = match self.handle.store_reader().message(message).await {
+            Ok(Some(row)) => row,
+            Ok(None) => return,
+            Err(fault) => return self.read_later(&fault),
         };
         let now = self.now();
         let wakers = self.configured.clone();
@@ -353,6 +371,9 @@ impl WakerTask {
     /// Attempts that are due.
     async fn due(&mut self) -> Vec<Attempt> {
         let now = self.now();
+        if self.read_again_at.take_if(|at| *at <= now).is_some() {
+            self.catch_up_missed().await;
+        }
         let mut due = Vec::new();
         let mut seen = Vec::new();
         let is_due = |state: &WakerState| state.waker.alarm().is_some_and(|at| at <= now);
@@ -364,9 +385,15 @@ impl WakerTask {
             let Some(mut state) = self.wakers.remove(&key) else {
                 continue;
             };
-            self.drop_unneeded(&key, &mut state, &mut seen).await;
-            if let Some(messages) = state.waker.take(now) {
-                due.push((key.clone(), messages));
+            match self.drop_unneeded(&key, &mut state, &mut seen).await {
+                Ok(()) => {
+                    let messages = state.waker.take(now);
+                    due.extend(messages.map(|messages| (key.clone(), messages)));
+                }
+                Err(fault) => {
+                    tracing::debug!("no message is delivered for {READ_RETRY}: {fault}");
+                    state.waker.postpone(now + READ_RETRY);
+                }
             }
             self.wakers.insert(key, state);
         }
@@ -391,15 +418,14 @@ impl WakerTask {
         key: &WakerKey,
         state: &mut WakerState,
         seen: &mut Vec<(usize, u64)>,
-    ) {
+    ) -> Result<(), StoreFault> {
         let config = self.configured.get(key.0);
         let waiting: Vec<u64> = state.waker.waiting().collect();
         for number in waiting {
             if state.waker.is_urged(number) {
                 continue;
             }
-            let row = self.handle.store_reader().message(number).await;
-            let row = row.ok().flatten();
+            let row = self.handle.store_reader().message(number).await?;
             let unseen = row.as_ref().is_some_and(|row| row.seen.is_none());
             let wakes = state.requested.contains(&number)
                 || config
@@ -415,6 +441,7 @@ impl WakerTask {
         state
             .requested
             .retain(|number| state.waker.waiting().any(|waits| waits == *number));
+        Ok(())
     }
 
     /// Records messages that were read before the agent was woken.
@@ -652,19 +679,5 @@ fn given_up(before: Delivery, why: &str) -> Delivery {
         next_ms: None,
         hold_ms: None,
         ..before
-    }
-}
-
-fn rules(config: &WakerConfig) -> Rules {
-    Rules {
-        after: Millis((config.after * 1_000.0) as u64),
-        budget: config.most_per_hour,
-        at_once: match config.kind {
-            WakerKind::Webhook(_) => 1,
-            WakerKind::Command(_)
-            | WakerKind::Desktop
-            | WakerKind::ClaudeCode
-            | WakerKind::Codex => usize::MAX,
-        },
     }
 }
