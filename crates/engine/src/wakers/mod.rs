@@ -398,6 +398,7 @@ impl WakerTask {
             self.wakers.insert(key, state);
         }
         self.record_seen(seen).await;
+        self.refill().await;
         let mut attempts = Vec::new();
         for ((index, agent, conversation), messages) in due {
             let Some(config) = self.configured.get(index) else {
@@ -521,9 +522,14 @@ impl WakerTask {
             }
         };
         self.record(WakerRecord::Deliveries(deliveries)).await;
-        let state = self.wakers.get_mut(&key);
-        if let Some(state) = state.filter(|state| state.more && state.waker.is_empty()) {
-            state.more = false;
+        self.refill().await;
+    }
+
+    /// Queues more messages if a queue that was full is empty now.
+    async fn refill(&mut self) {
+        let states = self.wakers.values_mut();
+        let emptied = states.filter(|state| state.more && state.waker.is_empty());
+        if emptied.map(|state| state.more = false).count() > 0 {
             self.catch_up().await;
         }
     }

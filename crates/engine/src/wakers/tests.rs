@@ -154,3 +154,15 @@ async fn new_message_that_cannot_be_read_is_delivered_later() {
     world.set_unreadable(false);
     assert_eq!(world.due_after(READ_RETRY).await, [1]);
 }
+
+#[tokio::test]
+async fn full_queue_is_filled_again_after_its_agent_has_read_all_of_it() {
+    let mut world = World::new("full");
+    world.post(MAX_QUEUED + 1);
+    world.task.catch_up().await;
+    let read = format!("UPDATE message SET seen_ms = 2 WHERE number <= {MAX_QUEUED}");
+    world.db.execute_batch(&read).expect("rows");
+    assert!(world.due_after(Millis(0)).await.is_empty());
+    let last = MAX_QUEUED as u64 + 1;
+    assert_eq!(world.due_after(Millis(0)).await, [last]);
+}
