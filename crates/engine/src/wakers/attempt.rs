@@ -1,5 +1,7 @@
 //! One attempt to wake an agent. A program that is run for it is a session like any other: it cannot pass for a
-//! person, its output can be read, and a crash never runs it twice.
+//! person, and its output can be read. A daemon that was killed during an attempt makes it again with the same
+//! idempotency key and joins that session. The key is the last message with its number of attempts, so if a further
+//! message came meanwhile, the program runs a second time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
