@@ -48,7 +48,8 @@ pub trait KeeperControl: Send + Sync {
     /// Notes in the session's directory that its ending was reported.
     fn mark_ending_delivered(&self, id: SessionId);
 
-    /// Drops the connection of a session that could not be started.
+    /// Forgets the connection of a session that could not be started. Ends no keeper: one that reported the failure exits
+    /// by itself, and [`fail`](Self::fail) closes the connection of any other.
     fn forget(&self, id: SessionId);
 
     /// Removes the directory of an ended session.
