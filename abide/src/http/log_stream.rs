@@ -2,6 +2,7 @@
 //! the client takes it, so a slow client costs no memory.
 
 use std::io;
+use std::sync::Arc;
 
 use abide_api::OutputEnded;
 use abide_core::session::Phase;
@@ -37,6 +38,8 @@ pub struct LogTail {
     /// Number of bytes that the keeper has reported, readable or not.
     known: u64,
     bulk: bool,
+    /// Keeps the log from being removed.
+    _reader: Arc<()>,
 }
 
 /// Consecutive pieces of a log.
@@ -51,6 +54,7 @@ impl LogTail {
             to: u64::MAX,
             known: 0,
             bulk: false,
+            _reader: view.readers.clone(),
         }
     }
 
@@ -271,7 +275,7 @@ struct LogBody {
     follow: bool,
     _attached: Option<AttachGuard>,
     handle: Handle,
-    view: std::sync::Arc<SessionView>,
+    view: Arc<SessionView>,
     tail: LogTail,
     format: LogFormat,
     next: u64,

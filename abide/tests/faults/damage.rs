@@ -13,7 +13,7 @@ use abide_session::{cgroup, proc};
 
 use crate::common::fifo;
 use crate::common::process::Process;
-use crate::harness::{Abide, look_for, said_to};
+use crate::harness::{Abide, line_with, look_for, said_to};
 
 /// Runs a command to its end and returns the id of its session.
 fn ran(abide: &Abide, command: &str) -> String {
@@ -203,6 +203,35 @@ fn total_log_size_is_bounded_when_sessions_end() {
             .count(),
         2
     );
+}
+
+#[test]
+fn log_that_is_being_downloaded_is_not_removed() {
+    // More than the connection buffers, in several segments.
+    const BYTES: usize = 6_000_000;
+    let abide = Abide::new();
+    abide.configure("log_quota = 8388608\n");
+    abide.start();
+    let read = ran(&abide, &format!("head -c {BYTES} /dev/zero"));
+    let stream = UnixStream::connect(abide.path("run/http.sock")).expect("it listens");
+    let mut stream = BufReader::new(stream);
+    let request = format!("GET /v1/sessions/{read}/log/raw HTTP/1.0\r\nhost: abide\r\n\r\n");
+    stream
+        .get_mut()
+        .write_all(request.as_bytes())
+        .expect("it is sent");
+    line_with(&mut stream, "200 OK");
+    abide.configure("log_quota = 8388608\nkeep_bytes = 0\n");
+    let other = folder(&abide, &ran(&abide, "echo other"));
+    look_for("the removal of the other", || {
+        (!other.exists()).then_some(())
+    });
+    while line_with(&mut stream, "\n") != "\r\n" {}
+    let mut log = Vec::new();
+    stream.read_to_end(&mut log).expect("a body");
+    assert_eq!(log.len(), BYTES);
+    let read = folder(&abide, &read);
+    look_for("its removal", || (!read.exists()).then_some(()));
 }
 
 #[test]

@@ -510,6 +510,7 @@ impl Performer {
             deadline: detail.deadline,
             damage: detail.damage.clone(),
             name: detail.name.clone(),
+            readers: Arc::default(),
         });
         let pty = detail.pty.then_some(detail.started_here);
         self.note_reported_ending(engine, id);

@@ -53,6 +53,8 @@ pub struct SessionView {
     /// Damage of its record, as a sentence.
     pub damage: Option<Arc<str>>,
     pub name: Option<SessionName>,
+    /// Token that all views of this session share with the readers of its log. While others hold it, the log is kept.
+    pub readers: Arc<()>,
 }
 
 impl SessionView {
@@ -201,6 +203,7 @@ impl PublishedState {
         let mut sessions = lock(&self.sessions);
         if let Some(before) = sessions.get(&id) {
             view.name.clone_from(&before.name);
+            view.readers = before.readers.clone();
         }
         sessions.insert(id, Arc::new(view));
         if is_over {
@@ -233,6 +236,13 @@ impl PublishedState {
     /// Takes the sessions that have ended since the last call.
     pub(super) fn take_ended(&self) -> Vec<SessionId> {
         std::mem::take(&mut lock(&self.ended))
+    }
+
+    /// True if a view of this session is in use, be it an older one, or its log is being read.
+    pub(super) fn is_in_use(&self, id: SessionId) -> bool {
+        lock(&self.sessions)
+            .get(&id)
+            .is_some_and(|view| Arc::strong_count(view) > 1 || Arc::strong_count(&view.readers) > 1)
     }
 
     pub(super) fn forget(&self, id: SessionId) {
@@ -334,6 +344,7 @@ impl SessionView {
             ports: BTreeMap::new(),
             folder: "/nonexistent".into(),
             deadline: None,
+            readers: Arc::default(),
         }
     }
 
@@ -347,5 +358,31 @@ impl SessionView {
             dropped: 0,
         };
         SessionView::of_test(self.id, self.state.created, Phase::Ended { ending })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_is_in_use_while_an_older_view_or_its_log_is_read() {
+        let published = PublishedState::default();
+        let id = SessionId::from_bits(1);
+        let view = || SessionView::of_test(id, Wall(0), Phase::Starting);
+        published.publish(view());
+        assert!(!published.is_in_use(id));
+        let older = published.session(id).expect("a session");
+        published.publish(view().ended_after(Millis(1)));
+        assert!(published.is_in_use(id), "it was opened before the end");
+        drop(older);
+        assert!(!published.is_in_use(id));
+        let log = published.session(id).map(|view| view.readers.clone());
+        assert!(published.is_in_use(id), "its log is being read");
+        drop(log);
+        let newest = published.session(id);
+        assert!(published.is_in_use(id));
+        drop(newest);
+        assert!(!published.is_in_use(id));
     }
 }

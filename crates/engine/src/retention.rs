@@ -171,14 +171,7 @@ impl EndedSessions {
             bytes: config.keep_bytes,
             count: limit::KEPT_SESSIONS,
         };
-        // Besides the published state and this check, a call may be building a result from it.
-        let in_use = |id| {
-            handle
-                .published()
-                .session(id)
-                .is_some_and(|view| Arc::strong_count(&view) > 2)
-        };
-        let (surplus, held) = self.surplus(&bounds, in_use);
+        let (surplus, held) = self.surplus(&bounds, |id| handle.published().is_in_use(id));
         let mut removed = Vec::new();
         for place in surplus {
             if remove(handle, place.1) {
