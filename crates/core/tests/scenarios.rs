@@ -2,7 +2,8 @@
 //! `=` an answer to `show` or `alarm`.
 //!
 //! The call `3` has `s3` as the id of its session. Questions are `q1`, `q2` … in the order in which they appear.
-//! `+61s` lets time pass, with a tick at each alarm on the way and at the end.
+//! `+61s` lets time pass, with a tick at each alarm on the way and at the end. After `fail`, the commit of the next step
+//! with records fails.
 
 mod script;
 mod transcript;

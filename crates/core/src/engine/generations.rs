@@ -3,7 +3,7 @@
 //! The daemon commits one generation at a time and goes on stepping meanwhile, so there are at most two that are not
 //! durable: one whose commit is in flight, and the one that gathers. Timers and messages are reverted when
 //! a commit fails. Sessions are not, because their keepers record them, and neither are questions: one that could not
-//! be recorded is asked anyway.
+//! be recorded is asked anyway, and its closing is recorded again.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -35,6 +35,8 @@ pub(super) enum UncommittedEvent {
     ReaderGone(CallId),
     ConditionDecided(TimerId, CompletedBy, Observation),
     SessionEnded(Agent, Option<Conversation>, SessionId),
+    /// The closing of a question, or what became of its command.
+    Recorded(Record),
     Released(Agent),
 }
 
@@ -129,6 +131,13 @@ impl Engine {
         }
     }
 
+    /// Records what cannot be undone: again if its commit fails.
+    pub(super) fn record_surely(&mut self, step: &mut Step<'_>, record: Record) {
+        step.push(Effect::Record(record.clone()));
+        self.uncommitted_events
+            .push(UncommittedEvent::Recorded(record));
+    }
+
     /// Keeps an event that cannot be handled yet.
     pub(super) fn retry_later(&mut self, step: &Step<'_>, event: UncommittedEvent) {
         self.retry_at = self.timers.steady(step.now) + limit::COMMIT_RETRY;
@@ -155,6 +164,7 @@ impl Engine {
                     self.post_session_ended(step, agent, conversation, session);
                     step.push(Effect::Publish { session });
                 }
+                UncommittedEvent::Recorded(record) => self.record_surely(step, record),
                 UncommittedEvent::Released(agent) => self.release(step, agent),
             }
         }

@@ -309,8 +309,8 @@ impl Engine {
         Ok(())
     }
 
-    fn record_held(&self, step: &mut Step<'_>, question: QuestionId, record: held::Record) {
-        step.push(Effect::Record(Record::Held { question, record }));
+    fn record_held(&mut self, step: &mut Step<'_>, question: QuestionId, record: held::Record) {
+        self.record_surely(step, Record::Held { question, record });
     }
 
     fn has_held_wait(&self, question: QuestionId, for_owner: bool) -> bool {

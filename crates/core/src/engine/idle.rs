@@ -143,11 +143,12 @@ impl Engine {
             self.set_idle_timer(id, IdleTimer::Off);
         }
         self.questions.close(question, closing, agent);
-        step.push(Effect::Record(Record::Closed {
+        let closed = Record::Closed {
             question,
             closing,
             at: step.now.wall,
-        }));
+        };
+        self.record_surely(step, closed);
         step.push(Effect::Close { question, closing });
         self.tell_askers(step, id, Update::Closed(question, closing));
         self.tell_held(step, question, Update::Closed(question, closing));

@@ -14,6 +14,8 @@ pub struct Stage {
     engine: Engine,
     now: Now,
     questions: Vec<QuestionId>,
+    /// The commit of the next records fails.
+    failing: bool,
 }
 
 /// Value of the monotonic clock at the start of a scenario, so that times before it can be expressed.
@@ -29,6 +31,7 @@ impl script::Stage for Stage {
                 mono: Mono(BEGIN),
             },
             questions: Vec::new(),
+            failing: false,
         }
     }
 
@@ -50,6 +53,7 @@ impl script::Stage for Stage {
                 self.now.wall.0 = self.now.wall.0.saturating_add_signed(by);
                 self.step(Event::Tick, &mut out);
             }
+            Line::Fail => self.failing = true,
             Line::Show(session) => {
                 let shown = write::session(&self.engine, session, self);
                 out += &format!("  = {shown}\n");
@@ -93,6 +97,15 @@ impl Stage {
         let mut effects = Vec::new();
         self.engine.step(self.now, event, &mut effects);
         assert!(effects.is_sorted_by_key(Effect::rank), "order: {effects:?}");
+        let is_record = |effect: &Effect| matches!(effect, Effect::Record(_));
+        if self.failing && effects.iter().any(is_record) {
+            self.failing = false;
+            effects.retain(|effect| !is_record(effect));
+            self.engine.commit_failed(self.now, &mut effects);
+        } else {
+            self.engine.begin_commit();
+            self.engine.commit_succeeded();
+        }
         for effect in &effects {
             if let Effect::Ask { question } = effect {
                 self.name_of(*question);

@@ -20,6 +20,8 @@ pub enum Line {
     Late(Millis),
     Suspend(Millis),
     Wall(i64),
+    /// The commit of the next records fails.
+    Fail,
     Show(SessionId),
     Alarm,
 }
@@ -38,6 +40,7 @@ pub fn line(text: &str, stage: &mut Stage) -> Result<Line, String> {
                 let size = i64::try_from(duration(&by[1..])?.0).map_err(|e| e.to_string())?;
                 Line::Wall(if by.starts_with('-') { -size } else { size })
             }
+            "fail" => Line::Fail,
             "show" => Line::Show(words.session()?),
             "alarm" => Line::Alarm,
             _ => Line::Event(event(&verb, &mut words, stage)?),
