@@ -10,8 +10,9 @@ use alloc::vec::Vec;
 
 use super::{Engine, Step};
 use crate::effect::Effect;
-use crate::id::{Agent, CallId, Conversation, SessionId, TimerId};
+use crate::id::{Agent, CallId, TimerId};
 use crate::limit;
+use crate::message::{About, MessageContent};
 use crate::record::Record;
 use crate::request::{Caller, Refusal};
 use crate::time::Now;
@@ -34,7 +35,8 @@ pub(super) enum UncommittedEvent {
     Delivered(CallId),
     ReaderGone(CallId),
     ConditionDecided(TimerId, CompletedBy, Observation),
-    SessionEnded(Agent, Option<Conversation>, SessionId),
+    /// A message that no call delivers.
+    Posted(Agent, MessageContent),
     /// The closing of a question, or what became of its command.
     Recorded(Record),
     Released(Agent),
@@ -160,9 +162,12 @@ impl Engine {
                 UncommittedEvent::ConditionDecided(timer, by, seen) => {
                     self.condition_decided(step, timer, by, seen)
                 }
-                UncommittedEvent::SessionEnded(agent, conversation, session) => {
-                    self.post_session_ended(step, agent, conversation, session);
-                    step.push(Effect::Publish { session });
+                UncommittedEvent::Posted(agent, content) => {
+                    let about = content.about;
+                    self.post_surely(step, agent, content);
+                    if let About::Session(session) = about {
+                        step.push(Effect::Publish { session });
+                    }
                 }
                 UncommittedEvent::Recorded(record) => self.record_surely(step, record),
                 UncommittedEvent::Released(agent) => self.release(step, agent),

@@ -325,7 +325,7 @@ impl Engine {
             conversation: held.conversation.clone(),
             wakes: true,
         };
-        let _ = self.post(step, &held.agent, content, None);
+        self.post_surely(step, held.agent.clone(), content);
     }
 
     /// Starts an approved command. The calls that wait for the answer wait for its session from now on.

@@ -190,24 +190,36 @@ impl Engine {
         if agent.0.as_ref() == wake::OWNER {
             return;
         }
+        let content = MessageContent {
+            about: About::Session(session),
+            conversation,
+            wakes: false,
+        };
+        self.post_surely(step, agent, content);
+    }
+
+    /// Posts a message that no call delivers: later if there is no number for it, and again if its commit fails.
+    pub(super) fn post_surely(
+        &mut self,
+        step: &mut Step<'_>,
+        agent: Agent,
+        content: MessageContent,
+    ) {
+        let event = UncommittedEvent::Posted(agent.clone(), content.clone());
         if !self.outbox.has_numbers() {
-            let event = UncommittedEvent::SessionEnded(agent, conversation, session);
             self.retry_later(step, event);
             return;
         }
-        let content = MessageContent {
-            about: About::Session(session),
-            conversation: conversation.clone(),
-            wakes: false,
-        };
         let _ = self.post(step, &agent, content, None);
-        self.uncommitted_events
-            .push(UncommittedEvent::SessionEnded(agent, conversation, session));
+        self.uncommitted_events.push(event);
     }
 
     /// Returns whether a message about a session is not durable yet.
     pub(super) fn has_uncommitted_message(&self, id: SessionId) -> bool {
-        let about = |event: &UncommittedEvent| matches!(event, UncommittedEvent::SessionEnded(_, _, session) if *session == id);
+        let about = |event: &UncommittedEvent| {
+            let about = About::Session(id);
+            matches!(event, UncommittedEvent::Posted(_, content) if content.about == about)
+        };
         self.events_to_retry
             .iter()
             .chain(self.uncommitted_events.iter())
