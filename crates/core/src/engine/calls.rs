@@ -64,15 +64,15 @@ impl Engine {
                 asking,
                 standby,
             } if self.held.contains_key(&session) || self.not_started.contains_key(&session) => {
-                self.join_held(
-                    step,
+                let wait = Wait {
                     call,
-                    &caller.agent,
                     session,
                     asking,
-                    standby,
-                    Goal::Ended,
-                )
+                    until: standby.map(|standby| step.now.mono + standby),
+                    goal: Goal::Ended,
+                    for_owner: self.is_owner(session, &caller),
+                };
+                self.join_held(step, &caller.agent, wait)
             }
             Request::Join {
                 session,
@@ -94,15 +94,17 @@ impl Engine {
                 session,
                 asking,
                 standby,
-            } => self.join_held(
-                step,
-                call,
-                &caller.agent,
-                session,
-                asking,
-                standby,
-                Goal::Started,
-            ),
+            } => {
+                let wait = Wait {
+                    call,
+                    session,
+                    asking,
+                    until: standby.map(|standby| step.now.mono + standby),
+                    goal: Goal::Started,
+                    for_owner: self.is_owner(session, &caller),
+                };
+                self.join_held(step, &caller.agent, wait)
+            }
             Request::Kill { session, end } => {
                 let owner = self.is_owner(session, &caller);
                 self.kill(step, call, &caller.agent, owner, session, end)
@@ -344,9 +346,12 @@ impl Engine {
     }
 
     /// Returns whether an answer to this caller counts as a report to the owner of the session: the caller is an
-    /// agent in the conversation that started it, or that conversation is not known.
+    /// agent in the conversation that started it or wants to, or that conversation is not known.
     fn is_owner(&self, session: SessionId, caller: &Caller) -> bool {
-        let started_in = self.session(session).and_then(|s| s.conversation.as_ref());
+        let started_in = match self.held_command(session) {
+            Some(held) => held.conversation.as_ref(),
+            None => self.session(session).and_then(|s| s.conversation.as_ref()),
+        };
         let is_same = started_in.is_none() || started_in == caller.conversation.as_ref();
         caller.agent.is_some() && is_same
     }

@@ -19,7 +19,7 @@ use crate::record::Record;
 use crate::request::{Refusal, Run};
 use crate::session::Session;
 use crate::time::{Millis, Mono, Wall};
-use crate::wait::{Asking, Goal, Outcome, Wait};
+use crate::wait::{Asking, Outcome, Wait};
 
 /// Call that waits for the answer of a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +42,8 @@ pub(super) struct Refused {
 }
 
 impl Engine {
-    /// Opens a question about a command, or joins the one that is open about an equal command of the same agent.
-    /// `wait` is the wait for its session.
+    /// Opens a question about a command, or joins the one that is open about an equal command of the same
+    /// conversation. `wait` is the wait for its session.
     pub(super) fn hold(
         &mut self,
         step: &mut Step<'_>,
@@ -60,7 +60,7 @@ impl Engine {
         };
         let limit = run.deadline.or(run.idle).unwrap_or(limit::DEADLINE_DEFAULT);
         let until = step.now.mono + limit;
-        let equal = self.equal_question(&agent, &run, &approval);
+        let equal = self.equal_question(&agent, &conversation, &run, &approval);
         let (question, session) = match equal {
             Some(open) => open,
             None => {
@@ -105,18 +105,26 @@ impl Engine {
         Ok(None)
     }
 
-    /// Open question about the same command with the same launch data.
+    /// Open question of the same conversation about the same command with the same launch data.
     fn equal_question(
         &self,
         agent: &Agent,
+        conversation: &Option<Conversation>,
         run: &Run,
         approval: &Approval,
     ) -> Option<(QuestionId, SessionId)> {
         self.held.iter().find_map(|(session, question)| {
             let held = self.questions.get(*question)?.held()?;
             let equal = held.command == run.command && held.approval.launch == approval.launch;
-            (held.agent == *agent && equal).then_some((*question, *session))
+            let own = held.agent == *agent && held.conversation == *conversation;
+            (own && equal).then_some((*question, *session))
         })
+    }
+
+    /// Command of a session that waits for the answer of a person.
+    pub(super) fn held_command(&self, session: SessionId) -> Option<&HeldCommand> {
+        let question = self.questions.get(*self.held.get(&session)?)?;
+        question.held().map(Arc::as_ref)
     }
 
     /// Refuses a question if there are too many, of this agent or of all.
@@ -198,27 +206,14 @@ impl Engine {
     }
 
     /// Waits for a command by the id of its session. After the answer this is a wait for the session.
-    #[expect(clippy::too_many_arguments, reason = "the fields of one request")]
     pub(super) fn join_held(
         &mut self,
         step: &mut Step<'_>,
-        call: CallId,
         caller: &Option<Agent>,
-        session: SessionId,
-        asking: Asking,
-        standby: Option<Millis>,
-        goal: Goal,
+        wait: Wait,
     ) -> Result<(), Refusal> {
         let own = |agent: &Agent| caller.as_ref().is_none_or(|caller| caller == agent);
-        let until = standby.map(|standby| step.now.mono + standby);
-        let wait = Wait {
-            call,
-            session,
-            asking,
-            until,
-            goal,
-            for_owner: caller.is_some(),
-        };
+        let (call, session, asking) = (wait.call, wait.session, wait.asking);
         if let Some(question) = self.held.get(&session).copied() {
             let held = self.questions.get(question).and_then(Question::held);
             if held.is_some_and(|held| own(&held.agent)) {
