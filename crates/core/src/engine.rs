@@ -64,6 +64,8 @@ pub struct Engine {
     recently_asked: BTreeMap<Agent, VecDeque<Mono>>,
     alarms: BTreeSet<(Mono, Alarm)>,
     watchers: u32,
+    /// Until then, a page that was there may come back, and calls wait for the answer of its person.
+    page_expected_until: Mono,
     /// Until then, calls that waited before the restart may reconnect.
     take_up_until: Mono,
     timers: Timers,
@@ -95,6 +97,7 @@ enum Alarm {
     EndingUndelivered(SessionId),
     Overdue(SessionId),
     Expired(QuestionId),
+    PageExpected,
 }
 
 /// One call of [`Engine::step`]: the time, and the effects so far.
@@ -159,6 +162,7 @@ impl Engine {
             recently_asked: BTreeMap::new(),
             alarms: BTreeSet::new(),
             watchers: 0,
+            page_expected_until: Mono::default(),
             take_up_until: Mono::default(),
             timers: Timers::default(),
             standby_calls: StandbyCalls::default(),
@@ -341,6 +345,7 @@ impl Engine {
                 Alarm::EndingUndelivered(session) => self.ending_message_due(step, session),
                 Alarm::Overdue(session) => self.overdue(step, session),
                 Alarm::Expired(question) => self.held_expired(step, question),
+                Alarm::PageExpected => self.release_stranded_held(step),
             }
         }
         self.timers_due(step);

@@ -70,6 +70,9 @@ pub const TAKE_UP: Millis = Millis::from_secs(2);
 /// Time in which a client can reconnect after the last connection of its conversation was closed, or after the daemon
 /// started. After that another conversation of the agent may read the messages of this one.
 pub const RECONNECT: Millis = Millis::from_secs(5);
+/// Time in which a page can come back that is reloaded or whose daemon was started again. After that, calls that wait for
+/// the answer of its person are told that nobody can be asked.
+pub const PAGE_RELOAD: Millis = Millis::from_secs(5);
 /// Time after posting for which a message is reserved for a closed conversation that a waker can resume.
 pub const RESUME: Millis = Millis::from_secs(24 * 3_600);
 /// Maximum difference between the system clock and the anchor before the anchor is moved.

@@ -458,6 +458,11 @@ impl Engine {
         if self.watchers > 0 || waits.any(here) {
             return;
         }
+        if step.now.mono < self.page_expected_until {
+            let until = self.page_expected_until;
+            self.alarms.insert((until, Alarm::PageExpected));
+            return;
+        }
         for call in self.held_calls(question) {
             self.reply_held(step, call, NotStarted::Held(WhyHeld::NobodyToAsk));
         }
@@ -511,6 +516,8 @@ impl Engine {
         }
         let asked = self.questions.get(question).map(|state| state.asked);
         self.held.insert(session, question);
+        // A page that showed the question to a person connects again.
+        self.page_expected_until = step.now.mono + limit::PAGE_RELOAD;
         self.set_expiry(step, question, asked.unwrap_or(step.now.wall));
         step.push(Effect::Ask { question });
     }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::{Engine, Step};
 use crate::id::{Agent, CallId, QuestionId, SessionId};
+use crate::limit;
 use crate::question::{Answer, Closing, Question, Subject};
 use crate::request::Refusal;
 use crate::session::End;
@@ -116,7 +117,10 @@ impl Engine {
     }
 
     pub(super) fn watchers_are(&mut self, step: &mut Step<'_>, count: u32) {
-        self.watchers = count;
+        let before = core::mem::replace(&mut self.watchers, count);
+        if count == 0 && before > 0 {
+            self.page_expected_until = step.now.mono + limit::PAGE_RELOAD;
+        }
         if count == 0 {
             let asked: Vec<SessionId> = self
                 .questions
