@@ -444,13 +444,13 @@ impl WaitingCall<'_> {
         self.shown_time.0 += elicitation.shown_for().0;
         match reply {
             ElicitationReply::Answered(answer) => {
-                give_answer(self.server, &self.origin, elicitation.question, answer).await
+                give_answer(self.server, &self.origin, elicitation.shown.id, answer).await
             }
             ElicitationReply::NoPerson => {
                 let server = self.server;
                 server
                     .shown_questions
-                    .mark_unanswered(&server.handle, elicitation.question);
+                    .mark_unanswered(&server.handle, elicitation.shown.id);
             }
         }
         self.search_others();
@@ -488,15 +488,12 @@ impl WaitingCall<'_> {
             (ElicitationReply::NoPerson, _) => self.no_person(),
             // The question was closed before the person answered.
             (ElicitationReply::Answered(_), None) => {}
-            // A "no" to an outdated question must not end the command: ask the current question instead.
-            (ElicitationReply::Answered(given), Some(current))
-                if given.choice == Choice::No && current.id != elicitation.question =>
+            (ElicitationReply::Answered(answer), Some(current))
+                if answers(&elicitation.shown, &current, &answer) =>
             {
-                self.show(current)
-            }
-            (ElicitationReply::Answered(answer), Some(current)) => {
                 give_answer(self.server, &self.origin, current.id, answer).await
             }
+            (ElicitationReply::Answered(_), Some(current)) => self.show(current),
         }
         self.search_others();
     }
@@ -583,10 +580,18 @@ async fn give_answer(server: &Server, origin: &Origin, question: QuestionId, giv
     let _ = tools::answer(&server.handle, caller, question, given, "client").await;
 }
 
+/// True if the answer to the question that a person has read is an answer to the current one too. A "yes" to wait longer
+/// for an idle session is; a "no" would end the command, so the person has to see the current question first.
+fn answers(shown: &QuestionView, current: &QuestionView, given: &GivenAnswer) -> bool {
+    let both_idle = shown.state.idle().is_some() && current.state.idle().is_some();
+    let is_same_wait = both_idle && shown.state.session() == current.state.session();
+    shown.id == current.id || (is_same_wait && given.choice != Choice::No)
+}
+
 /// Elicitation request that the client shows.
 struct ShownElicitation {
     /// Question whose text the person reads.
-    question: QuestionId,
+    shown: Arc<QuestionView>,
     /// Question that a reply answers: the one that is open now. `None`: no question is open any more.
     current: Option<Arc<QuestionView>>,
     /// The client keeps showing the request until the call ends, even after it is withdrawn. One request then
@@ -613,7 +618,7 @@ impl ShownElicitation {
             }
         });
         Some(ShownElicitation {
-            question: question.id,
+            shown: question.clone(),
             current: Some(question),
             outlives,
             request: sent.id,

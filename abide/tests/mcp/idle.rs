@@ -72,13 +72,14 @@ fn questions(home: &Home) -> Vec<Value> {
     unreachable!()
 }
 
-fn the_question(home: &Home) -> Value {
+/// The open question, once there is one.
+pub fn the_question(home: &Home) -> Value {
     let mut open = questions(home);
     assert_eq!(open.len(), 1, "one question a session: {open:?}");
     open.remove(0)
 }
 
-fn answer(home: &Home, question: &Value, word: &str) {
+pub fn answer(home: &Home, question: &Value, word: &str) {
     let id = question["question_id"].as_str().expect("an id");
     let answered = home.command(["answer", id, word]).output();
     let answered = answered.expect("abide runs");

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::*;
+use crate::idle::{answer, the_question};
 
 const SANDBOX: &str = "[sandbox]\nmode = \"workspace-write\"\nnetwork = \"allowlist\"\n";
 const RULES: &str = "[[policy.rule]]\nrun = [\"touch\"]\ndo = \"ask\"\nwhy = \"makes a file\"\n";
@@ -142,6 +143,39 @@ fn client_asks_its_person_about_connections_one_after_the_other() {
             assert!(text(&result).contains(&told), "{result}");
         }
     }
+}
+
+#[test]
+fn answer_in_a_form_of_codex_counts_only_for_the_question_in_it() {
+    let home = configured(Home::new());
+    let codex = Setup {
+        name: "codex-mcp-client",
+        ..LEGACY
+    };
+    let mut client = Client::start(&home, codex);
+    let fifo = Fifo::new(&home, "fifo");
+    let command = format!("touch made; echo $$ > {}; exec sleep 1000", fifo.path());
+    let arguments = json!({"command": command, "timeout": 0.3});
+    let id = client.begin("execute_command", arguments);
+    let about_command = client.asked();
+    answer(&home, &the_question(&home), "once");
+    let process = fifo.read_process();
+    // Codex still shows the form about the start when the command is idle.
+    let idle = the_question(&home);
+    client.call("shell", json!({"command": "sleep 0.5"}));
+    client.reply(&about_command, "accept");
+    let about_idle = client.asked();
+    let open = the_question(&home);
+    assert_eq!(open["question_id"], idle["question_id"], "nobody read it");
+    let message = about_idle["params"]["message"].as_str();
+    assert!(
+        message.is_some_and(|message| !message.starts_with("Allow this command?")),
+        "{about_idle}"
+    );
+    client.call("shell", json!({"command": "sleep 0.5"}));
+    client.reply(&about_idle, "decline");
+    assert!(text(&client.result(id)).starts_with("command execution timeout: no output for 300ms"));
+    process.wait_gone();
 }
 
 /// Starts a held command. Returns its question and session.
