@@ -7,9 +7,10 @@ use std::io;
 use std::sync::Arc;
 
 use abide_api::{Id, RunAccepted, RunEnded};
+use abide_core::held::Approval;
 use abide_core::session::End;
 use abide_core::wait::Asking;
-use abide_core::{Key, Millis, Outcome, Request, Run, SessionId, WhyRunning};
+use abide_core::{Agent, Key, Millis, Outcome, Request, Run, SessionId, WhyRunning};
 use axum::body::Body;
 use axum::extract::State as Shared;
 use axum::http::{HeaderMap, header};
@@ -48,34 +49,31 @@ pub async fn run(
     };
     let wish = wish(&body);
     let (mut run, mut launch) = parse_request(body, asking)?;
-    confine(&mut launch, &state.handle, &requester, wish)?;
     launch.inherited_limits = requester::inherited_limits(&headers)?;
-    if !requester.may_be_a_person() {
-        // The words are executed, whatever the command line says.
-        if let Some(argv) = &launch.argv {
-            let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
-            run.command = words.join(" ").into();
-        }
-        let inherited: Vec<_> = std::env::vars_os().collect();
-        let caller = CommandCaller {
-            agent: &requester.acting_agent(),
-            conversation: None,
-            workspace: &launch.cwd,
-            inherited: &inherited,
-            asking,
-        };
-        match caller.judge(&state.handle, &run.command, &launch) {
-            StartDecision::Start => {}
-            StartDecision::Approve(approval) => run.approval = Some(approval),
-            StartDecision::Refused(result) => return Err(Problem::forbidden(result.text)),
-        }
+    // The words are executed, whatever the command line says.
+    if !requester.may_be_a_person()
+        && let Some(argv) = &launch.argv
+    {
+        let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
+        run.command = words.join(" ").into();
     }
-    let request = Request::Run(run);
+    let agent = requester.acting_agent();
+    let published = state.handle.published();
+    let known = run.key.as_ref();
+    let known = known.and_then(|key| published.session_under_key(&agent, key, &run.command));
+    // The settings may have changed since: a command that was started is neither judged nor refused again.
+    let (request, launch) = match known {
+        Some(session) => (join(session, asking), None),
+        None => {
+            confine(&mut launch, &state.handle, &requester, wish)?;
+            if !requester.may_be_a_person() {
+                run.approval = judge(&state.handle, &agent, &run, &launch)?;
+            }
+            (Request::Run(run), Some(launch))
+        }
+    };
     let mut run_stream = RunStream {
-        pending: state
-            .handle
-            .call(requester.caller(), request, Some(launch))
-            .await,
+        pending: state.handle.call(requester.caller(), request, launch).await,
         handle: state.handle,
         requester,
         asking,
@@ -89,6 +87,36 @@ pub async fn run(
     run_stream.wait_until_accepted().await?;
     let body = Body::from_stream(stream::try_unfold(run_stream, RunStream::next));
     Ok(([(header::CONTENT_TYPE, frame::MEDIA_TYPE)], body).into_response())
+}
+
+fn join(session: SessionId, asking: Asking) -> Request {
+    Request::Join {
+        session,
+        asking,
+        standby: None,
+    }
+}
+
+/// Approval that the command of an agent needs.
+fn judge(
+    handle: &Handle,
+    agent: &Agent,
+    run: &Run,
+    launch: &LaunchOptions,
+) -> Result<Option<Arc<Approval>>, Problem> {
+    let inherited: Vec<_> = std::env::vars_os().collect();
+    let caller = CommandCaller {
+        agent,
+        conversation: None,
+        workspace: &launch.cwd,
+        inherited: &inherited,
+        asking: run.asking,
+    };
+    match caller.judge(handle, &run.command, launch) {
+        StartDecision::Start => Ok(None),
+        StartDecision::Approve(approval) => Ok(Some(approval)),
+        StartDecision::Refused(result) => Err(Problem::forbidden(result.text)),
+    }
 }
 
 fn parse_request(body: RunBody, asking: Asking) -> Result<(Run, LaunchOptions), Problem> {
@@ -307,11 +335,7 @@ impl RunStream {
                 WhyRunning::NobodyToAsk | WhyRunning::Standby,
             )) => {
                 // The question reached no person, but the client still waits: join the session again.
-                let request = Request::Join {
-                    session,
-                    asking: self.asking,
-                    standby: None,
-                };
+                let request = join(session, self.asking);
                 self.pending = self
                     .handle
                     .call(self.requester.caller(), request, None)

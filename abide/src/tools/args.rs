@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use abide_api::arguments::{self, BadInput, FilledText};
-use abide_core::Key;
+use abide_core::{Key, SessionId};
+use abide_engine::Handle;
 use abide_engine::search::Pattern;
 use abide_output::printable::is_invisible;
 
@@ -50,6 +51,19 @@ pub(super) fn key(given: Option<FilledText>, context: &Context) -> Option<Key> {
         .map(|key| format!("given:{}", key.0))
         .or_else(|| context.request_key.clone())
         .map(|key| Key(key.into()))
+}
+
+/// Session of a command that an earlier call of an agent with the same key has started, or that waits for the answer of
+/// a person.
+pub(super) fn started_before(
+    handle: &Handle,
+    context: &Context,
+    key: Option<&Key>,
+    command: &str,
+) -> Option<SessionId> {
+    let key = key.filter(|_| !context.is_person)?;
+    let published = handle.published();
+    published.session_under_key(&context.agent, key, command)
 }
 
 /// Given text, shortened for a sentence and without invisible characters.

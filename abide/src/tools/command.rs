@@ -16,7 +16,7 @@ use super::output::{OutputLimits, Part};
 use super::policy::{self, StartDecision};
 use super::position::CallerPosition;
 use super::terminal::{SessionRef, not_found};
-use super::{BadInput, Context, key, report};
+use super::{BadInput, Context, key, report, started_before};
 
 /// Tool that runs a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +129,10 @@ fn read_fields<L>(
         None if command.trim().is_empty() => return Err(empty(kind)),
         None => {
             let key = key(args.idempotency_key.take(), context);
+            // The settings may have changed since: a command that was started is neither judged nor refused again.
+            if let Some(session) = started_before(handle, context, key.as_ref(), &command) {
+                return Ok((CallStart::Join(session), read));
+            }
             let run = Run {
                 command: command.into(),
                 deadline: (kind == Kind::Shell).then_some(read.limit),

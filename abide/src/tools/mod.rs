@@ -38,8 +38,8 @@ use abide_core::{
 use serde_json::{Map, Value};
 
 pub use abide_api::arguments::BadInput;
-use args::key;
 pub(crate) use args::{escape_invisible, shown_text as shown};
+use args::{key, started_before};
 pub(crate) use call_metrics::{BOUNDS, tool_stats};
 pub(crate) use condition::{read as read_condition, written as written_condition};
 pub use describe::{ToolDescription, ToolEffect, all, name_shell, named, takes_machine};

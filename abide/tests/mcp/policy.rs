@@ -227,3 +227,41 @@ fn command_approved_just_before_a_crash_is_started_once() {
     assert!(text(&done).contains("STATUS: SUCCESS"), "{done}");
     assert_eq!(home.lines("runs"), 1);
 }
+
+const REFUSED: &str = "[[policy.rule]]\nrun = [\"cat\"]\ndo = \"deny\"\nwhy = \"no\"\n";
+
+#[test]
+fn replayed_call_gets_its_command_though_a_rule_refuses_it_by_now() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let (fifo, go) = (Fifo::new(&home, "fifo"), Fifo::new(&home, "go"));
+    let (on, wait) = (fifo.path(), go.path());
+    let command = format!("echo ran >> runs; echo on > {on}; cat {wait}; echo over");
+    let id = client.begin("shell", json!({"command": command}));
+    fifo.read();
+    let home = configured_with(home, REFUSED);
+    home.kill_daemon();
+    let mut other = Client::start(&home, LEGACY);
+    let refused = other.call("shell", json!({"command": "cat"}));
+    assert!(text(&refused).starts_with("REFUSED"), "{refused}");
+    std::fs::write(home.path("go"), "").expect("the command reads");
+    let result = client.result(id);
+    assert!(text(&result).contains("STDOUT:\nover\n"), "{result}");
+    assert_eq!(home.lines("runs"), 1);
+}
+
+#[test]
+fn start_with_a_used_key_gets_its_session_though_a_rule_refuses_it_by_now() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let command = "echo ran >> runs; echo there; cat";
+    let start = json!({"action": "start", "command": command, "idempotency_key": "k"});
+    let first = client.call("terminal_session", start.clone());
+    let home = configured_with(home, REFUSED);
+    home.kill_daemon();
+    let second = client.call("terminal_session", start);
+    assert!(!is_error(&second), "{second}");
+    let session = |result: &Value| result["structuredContent"]["session_id"].clone();
+    assert_eq!(session(&first), session(&second));
+    assert_eq!(home.lines("runs"), 1);
+}

@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 
 use abide_core::session::{Phase, Session};
 use abide_core::{
-    Agent, Closing, Containment, Ending, MessageId, Millis, Question, QuestionId, Sandboxed,
+    Agent, Closing, Containment, Ending, Key, MessageId, Millis, Question, QuestionId, Sandboxed,
     SessionId, SessionName, TimerId, Wall,
 };
 use tokio::sync::{Notify, broadcast, watch};
@@ -21,6 +21,8 @@ use abide_session::log::LOG_FOLDER;
 /// Newest views, and a stream of changes.
 pub struct PublishedState {
     sessions: Mutex<BTreeMap<SessionId, Arc<SessionView>>>,
+    /// Sessions by the idempotency keys of their starts.
+    keys: Mutex<BTreeMap<(Agent, Key), SessionId>>,
     questions: Mutex<BTreeMap<QuestionId, Arc<QuestionView>>>,
     changes: broadcast::Sender<Change>,
     questions_changed: watch::Sender<()>,
@@ -157,6 +159,7 @@ impl Default for PublishedState {
     fn default() -> Self {
         PublishedState {
             sessions: Mutex::default(),
+            keys: Mutex::default(),
             questions: Mutex::default(),
             changes: broadcast::channel(CHANGES).0,
             questions_changed: watch::Sender::new(()),
@@ -176,6 +179,22 @@ impl PublishedState {
 
     pub fn sessions(&self) -> Vec<Arc<SessionView>> {
         lock(&self.sessions).values().cloned().collect()
+    }
+
+    /// Session that this command of an agent has, or will have if a person approves it, by the idempotency key of its
+    /// start.
+    pub fn session_under_key(&self, agent: &Agent, key: &Key, command: &str) -> Option<SessionId> {
+        let started = lock(&self.keys).get(&(agent.clone(), key.clone())).copied();
+        if let Some(view) = started.and_then(|id| self.session(id)) {
+            return (*view.state.command == *command).then_some(view.id);
+        }
+        let questions = lock(&self.questions);
+        let mut held = questions.values().filter(|question| {
+            question.state.held().is_some_and(|held| {
+                held.agent == *agent && held.key.as_ref() == Some(key) && *held.command == *command
+            })
+        });
+        held.next().map(|question| question.state.session())
     }
 
     pub fn question(&self, id: QuestionId) -> Option<Arc<QuestionView>> {
@@ -204,6 +223,8 @@ impl PublishedState {
         if let Some(before) = sessions.get(&id) {
             view.name.clone_from(&before.name);
             view.readers = before.readers.clone();
+        } else if let Some(key) = view.state.key.clone() {
+            lock(&self.keys).insert((view.state.agent.clone(), key), id);
         }
         sessions.insert(id, Arc::new(view));
         if is_over {
@@ -246,7 +267,17 @@ impl PublishedState {
     }
 
     pub(super) fn forget(&self, id: SessionId) {
-        lock(&self.sessions).remove(&id);
+        let view = lock(&self.sessions).remove(&id);
+        let Some(name) = view.and_then(|view| {
+            let key = view.state.key.clone()?;
+            Some((view.state.agent.clone(), key))
+        }) else {
+            return;
+        };
+        let mut keys = lock(&self.keys);
+        if keys.get(&name) == Some(&id) {
+            keys.remove(&name);
+        }
     }
 
     /// Adds an open question to lists.

@@ -57,7 +57,7 @@ impl Action {
     /// The same start, which waits for a session that was held.
     pub fn joining(mut self, session: SessionId) -> Self {
         if let Action::Start(start) = &mut self {
-            start.held = Some(session);
+            start.begin = start::Begin::Join(session);
         }
         self
     }

@@ -16,7 +16,7 @@ use crate::single_program;
 use crate::tools::args::folder;
 use crate::tools::policy::{self, StartDecision};
 use crate::tools::sandbox::SandboxArgs;
-use crate::tools::{key, report};
+use crate::tools::{key, report, started_before};
 use abide_engine::clock::SystemClock;
 use abide_engine::{CallStep, CallUpdate, Handle, LaunchOptions, PendingCall, SessionView, Stdin};
 
@@ -24,12 +24,17 @@ use abide_engine::{CallStep, CallUpdate, Handle, LaunchOptions, PendingCall, Ses
 const TERM: &str = "xterm-256color";
 
 pub(in crate::tools) struct Start {
-    run: Run,
-    launch: LaunchOptions,
+    pub begin: Begin,
     /// The call waits for the first output and returns it.
     pub shows_output: bool,
-    /// Session of the same call, which returned to ask a person.
-    pub held: Option<SessionId>,
+}
+
+/// Begin of a start.
+pub(in crate::tools) enum Begin {
+    /// Starts a command.
+    Run(Box<(Run, LaunchOptions)>),
+    /// Waits for the session of the same call, which returned to ask a person or is repeated.
+    Join(SessionId),
 }
 
 pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Result<Start, BadInput> {
@@ -51,6 +56,12 @@ pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Resul
         Some(limit) => Some(limit),
     };
     let key = key(args.idempotency_key, context);
+    if let Some(session) = started_before(handle, context, key.as_ref(), &command) {
+        return Ok(Start {
+            begin: Begin::Join(session),
+            shows_output: true,
+        });
+    }
     let secrets = Arc::new(report::secrets_in(&given));
     let names_term = given.iter().any(|(name, _)| name == OsStr::new("TERM"));
     let asked = SandboxArgs {
@@ -67,32 +78,32 @@ pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Resul
     }
     let alone = || single_program::exec_argv(&handle.config().shell, &command);
     let argv = pty.then(alone).flatten();
+    let run = Run {
+        command: command.into(),
+        deadline: None,
+        idle: None,
+        inactivity,
+        asking: Asking::Never,
+        standby: context.standby,
+        detach: true,
+        key,
+        approval: None,
+    };
+    let launch = LaunchOptions {
+        argv,
+        cwd,
+        env,
+        stdin: Stdin::Open,
+        pty: pty.then_some((cols, rows)),
+        inherited_limits: context.inherited_limits.clone(),
+        secrets,
+        sandbox: chosen.sandbox,
+        beyond_settings: chosen.beyond_settings,
+        name: context.session_name.clone(),
+    };
     Ok(Start {
-        run: Run {
-            command: command.into(),
-            deadline: None,
-            idle: None,
-            inactivity,
-            asking: Asking::Never,
-            standby: context.standby,
-            detach: true,
-            key,
-            approval: None,
-        },
-        launch: LaunchOptions {
-            argv,
-            cwd,
-            env,
-            stdin: Stdin::Open,
-            pty: pty.then_some((cols, rows)),
-            inherited_limits: context.inherited_limits.clone(),
-            secrets,
-            sandbox: chosen.sandbox,
-            beyond_settings: chosen.beyond_settings,
-            name: context.session_name.clone(),
-        },
+        begin: Begin::Run(Box::new((run, launch))),
         shows_output: true,
-        held: None,
     })
 }
 
@@ -122,23 +133,26 @@ impl ActionRunner {
     pub(super) async fn start(&self, start: Start) -> FinishedAction {
         let mut caller = self.caller();
         caller.agent = Some(self.context.agent.clone());
-        let (mut run, launch) = (start.run, start.launch);
-        let request = match start.held {
-            Some(session) => Request::JoinStart {
-                session,
-                asking: self.context.asking,
-                standby: self.context.standby,
-            },
-            None => {
+        let (request, launch) = match start.begin {
+            Begin::Join(session) => {
+                let request = Request::JoinStart {
+                    session,
+                    asking: self.context.asking,
+                    standby: self.context.standby,
+                };
+                (request, None)
+            }
+            Begin::Run(begin) => {
+                let (mut run, launch) = *begin;
                 match policy::judge(&self.handle, &self.context, &run.command, &launch) {
                     StartDecision::Start => {}
                     StartDecision::Approve(approval) => run.approval = Some(approval),
                     StartDecision::Refused(result) => return Ok((*result).into()),
                 }
-                Request::Run(run)
+                (Request::Run(run), Some(launch))
             }
         };
-        let pending = self.handle.call(caller, request, Some(launch)).await;
+        let pending = self.handle.call(caller, request, launch).await;
         let outcome = self.started(pending).await.ok_or(ActionError::Stopping)?;
         if let Outcome::NotStarted(session, question, why) = &outcome {
             let tool = "execute_command";
