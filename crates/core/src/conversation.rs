@@ -71,6 +71,11 @@ impl Conversations {
         };
     }
 
+    pub fn is_connected(&self, agent: &Agent, conversation: &Conversation) -> bool {
+        let presence = self.present.get(&(agent.clone(), conversation.clone()));
+        matches!(presence, Some(Presence::Connected(_)))
+    }
+
     pub fn disconnected(&mut self, now: Steady, agent: Agent, conversation: Conversation) {
         let key = (agent, conversation);
         let Some(presence) = self.present.get_mut(&key) else {

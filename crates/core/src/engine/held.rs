@@ -105,7 +105,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// Open question of the same conversation about the same command with the same launch data.
+    /// Open question about the same command with the same launch data, of the same conversation or of one that is not
+    /// connected any more: a client that was restarted asks under another name.
     fn equal_question(
         &self,
         agent: &Agent,
@@ -116,7 +117,10 @@ impl Engine {
         self.held.iter().find_map(|(session, question)| {
             let held = self.questions.get(*question)?.held()?;
             let equal = held.command == run.command && held.approval.launch == approval.launch;
-            let own = held.agent == *agent && held.conversation == *conversation;
+            let is_elsewhere = |of: &Conversation| {
+                conversation.as_ref() != Some(of) && self.conversations.is_connected(agent, of)
+            };
+            let own = held.agent == *agent && !held.conversation.as_ref().is_some_and(is_elsewhere);
             (own && equal).then_some((*question, *session))
         })
     }

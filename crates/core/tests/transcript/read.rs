@@ -6,8 +6,8 @@ use abide_core::held::{Approval, HeldCommand};
 use abide_core::request::Caller;
 use abide_core::session::{Phase, StartedBy};
 use abide_core::{
-    Agent, Answer, Asking, End, Ending, Event, Exit, HeldConnection, Key, Millis, Mono, Question,
-    QuestionId, Request, Run, Session, SessionId, Subject, Try, Wall,
+    Agent, Answer, Asking, Conversation, End, Ending, Event, Exit, HeldConnection, Key, Millis,
+    Mono, Question, QuestionId, Request, Run, Session, SessionId, Subject, Try, Wall,
 };
 
 use super::Stage;
@@ -65,6 +65,14 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
         },
         "nobody" => Event::PersonUnreachable {
             call: words.call()?,
+        },
+        "connected" => Event::Connected {
+            agent: Agent("ann".into()),
+            conversation: Conversation(words.next()?.into()),
+        },
+        "disconnected" => Event::Disconnected {
+            agent: Agent("ann".into()),
+            conversation: Conversation(words.next()?.into()),
         },
         "watchers" => Event::Watchers {
             count: words.number()? as u32,
