@@ -29,6 +29,9 @@ impl DaemonSocket {
     }
 }
 
+/// Daemons to start in a row if each stops before it can be called.
+const START_ATTEMPTS: u32 = 3;
+
 /// Connects to the daemon, and starts one if none runs. If two clients do so at once, the second waits for
 /// the first and then uses its daemon.
 pub fn connect(paths: &Paths, which: DaemonSocket) -> io::Result<UnixStream> {
@@ -50,10 +53,18 @@ pub fn connect_starting(
     if let Ok(stream) = connect_current(paths, which) {
         return Ok(stream);
     }
-    match daemon_process::start(paths, program) {
-        Ok(()) => socket::connect(&which.path(paths)),
-        // An older daemon that does not make way can still be called.
-        Err(fault) => socket::connect(&which.path(paths)).map_err(|_| fault),
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let started = daemon_process::start(paths, program);
+        match (socket::connect(&which.path(paths)), started) {
+            // An older daemon that does not make way can still be called.
+            (Ok(stream), _) => return Ok(stream),
+            (Err(_), Err(fault)) => return Err(fault),
+            (Err(fault), Ok(())) if attempts == START_ATTEMPTS => return Err(fault),
+            // The daemon has stopped since, or starts again with another id.
+            (Err(_), Ok(())) => {}
+        }
     }
 }
 
