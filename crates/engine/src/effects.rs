@@ -436,11 +436,13 @@ impl Performer {
     /// Samples the CPU time of a session whose keeper has reported its last output, so that a later question can say
     /// how busy the session was since then.
     pub fn sample_cpu(&self, engine: &Engine, id: SessionId, quiet_since: Mono) {
-        let meta = folder::read_meta(&self.keepers.folder(id)).ok().flatten();
-        if let (Some(session), Some(meta)) = (engine.session(id), meta) {
-            let used = cpu_ms(&meta);
-            self.handle.add_cpu_sample(id, session, used, quiet_since);
-        }
+        let Some(session) = engine.session(id) else {
+            return;
+        };
+        (self.handle).sample_cpu(id, session, quiet_since, || {
+            let meta = folder::read_meta(&self.keepers.folder(id));
+            meta.ok().flatten().map(|meta| cpu_ms(&meta))
+        });
     }
 
     /// Writes that a held command has expired into the audit log.

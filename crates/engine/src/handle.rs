@@ -374,16 +374,20 @@ impl Handle {
         })
     }
 
-    /// Keeps a sample of the CPU time of a session, if it is the first since its last output.
-    pub(super) fn add_cpu_sample(
+    /// Samples the CPU time of a session, unless a sample since its last output is kept.
+    pub(super) fn sample_cpu(
         &self,
         id: SessionId,
         session: &Session,
-        cpu_ms: u64,
         quiet_since: Mono,
+        cpu_ms: impl FnOnce() -> Option<u64>,
     ) {
         self.with_cpu_samples(id, session, |samples, mono| {
-            samples.add(mono, cpu_ms, quiet_since);
+            if samples.wants_sample(mono, quiet_since)
+                && let Some(cpu_ms) = cpu_ms()
+            {
+                samples.add(mono, cpu_ms, quiet_since);
+            }
         });
     }
 

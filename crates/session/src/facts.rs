@@ -62,6 +62,8 @@ struct CpuSample {
 
 /// Minimum time over which CPU use is measured: the kernel counts in hundredths of a second.
 const MIN_WINDOW: Millis = Millis(1_000);
+/// Minimum time between two samples. Output that follows a sample sooner counts as if the sample had been taken after it.
+const SAMPLE_INTERVAL: Millis = Millis(100);
 
 impl CpuSamples {
     /// Samples of a session that began at this time.
@@ -76,9 +78,14 @@ impl CpuSamples {
         }
     }
 
+    /// True if a sample taken at this time would be kept.
+    pub fn wants_sample(&self, at: Mono, quiet_since: Mono) -> bool {
+        quiet_since > self.quiet.at && at.since(self.quiet.at) >= SAMPLE_INTERVAL
+    }
+
     /// Keeps a sample if it is the first since the last output, which was at `quiet_since`.
     pub fn add(&mut self, at: Mono, cpu_ms: u64, quiet_since: Mono) {
-        if quiet_since > self.quiet.at {
+        if self.wants_sample(at, quiet_since) {
             self.before = self.quiet;
             self.quiet = CpuSample { at, cpu_ms };
         }
@@ -452,6 +459,15 @@ mod tests {
         // The last output came right after that sample; the next sample is taken just before the question.
         samples.add(Mono(19_500), 9_100, Mono(10_010));
         assert_eq!(samples.cpu_percent(Mono(20_000), 14_000), 50);
+    }
+
+    #[test]
+    fn samples_are_not_taken_for_every_output() {
+        let mut samples = CpuSamples::since(Mono(0));
+        samples.add(Mono(10_000), 9_000, Mono(9_999));
+        assert!(!samples.wants_sample(Mono(10_099), Mono(10_098)));
+        assert!(samples.wants_sample(Mono(10_100), Mono(10_098)));
+        assert!(!samples.wants_sample(Mono(20_000), Mono(9_999)));
     }
 
     #[test]
