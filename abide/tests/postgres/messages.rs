@@ -161,6 +161,70 @@ fn message_of_an_agent_that_is_connected_to_two_machines_stays_where_it_is() {
 }
 
 #[test]
+fn message_of_an_adopted_timer_stays_deliverable_when_its_conversation_connects() {
+    let server = Server::start();
+    let (one, two) = (machine(&server, "one"), machine(&server, "two"));
+    let soon = json!({"total_duration": 3, "mission": "now"});
+    let id = look_for("a timer that can be made", || {
+        let made = one.call_in(["ann", "claude-code:resumed"], "timer", &soon)?;
+        made.body["timer_id"].as_str().map(str::to_owned)
+    });
+    one.kill_daemon();
+    look_for("a message", || (unseen(&server) == "1").then_some(()));
+    let heartbeat = || -> u64 {
+        let sql = "SELECT heartbeat FROM abide.machine WHERE name = 'two'";
+        server.sql(sql).parse().expect("a number")
+    };
+    let mut front = two.command(["mcp", "--agent", "ann"]);
+    front.env("CLAUDE_CODE_SESSION_ID", "resumed");
+    front.stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut front = front.spawn().expect("a front");
+    look_for("a heartbeat that names the agent", || {
+        let named = "SELECT count(*) FROM abide.machine WHERE name = 'two' AND agents = ARRAY['ann']";
+        (server.sql(named) == "1").then_some(())
+    });
+    let before = heartbeat();
+    look_for("three more heartbeats", || {
+        (heartbeat() >= before + 3).then_some(())
+    });
+    let read = look_for("the message", || {
+        let read = two.call_in(["ann", "claude-code:resumed"], "read_messages", &json!({}))?;
+        read.body["messages"][0]["timer_id"]
+            .as_str()
+            .map(str::to_owned)
+    });
+    assert_eq!(read, id);
+    look_for("a message that was seen", || {
+        (unseen(&server) == "0").then_some(())
+    });
+    front.kill().expect("the front runs");
+    front.wait().expect("the front ends");
+}
+
+#[test]
+fn message_that_cannot_be_read_after_it_was_taken_is_read_later() {
+    let server = Server::start();
+    let (one, two) = (machine(&server, "one"), machine(&server, "two"));
+    let id = mission(&one, "ann", 0.2);
+    look_for("a message", || (unseen(&server) == "1").then_some(()));
+    server.sql(
+        "CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.made_ms := -NEW.made_ms; \
+         RETURN NEW; END $$; CREATE TRIGGER spoil BEFORE UPDATE ON abide.message FOR EACH ROW \
+         WHEN (NEW.shard <> OLD.shard) EXECUTE FUNCTION spoil()",
+    );
+    let told = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read(&two, "ann"));
+        look_for("a message that was taken", || {
+            let taken = "SELECT count(*) FROM abide.message WHERE made_ms < 0";
+            (server.sql(taken) == "1").then_some(())
+        });
+        server.sql("UPDATE abide.message SET made_ms = -made_ms");
+        reader.join().expect("a reader")
+    });
+    assert_eq!(told, [id]);
+}
+
+#[test]
 fn f55_message_of_a_reader_that_dies_is_told_again_and_marked() {
     let server = Server::start();
     let (one, two) = (machine(&server, "one"), named(&server, "two"));

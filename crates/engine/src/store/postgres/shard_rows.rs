@@ -101,18 +101,16 @@ pub(super) fn numbers(answer: &[SimpleQueryMessage]) -> Vec<u64> {
     rows.filter_map(|number| number.parse().ok()).collect()
 }
 
-/// Unread messages with these numbers.
-pub(super) fn messages(db: &dyn Query, numbers: &[u64]) -> Result<Vec<StoredMessage>, StoreFault> {
-    load::messages_among(db, numbers)
-}
-
-/// Those of these messages that are not of this shard, or were seen.
-pub(super) fn gone(db: &dyn Query, shard: i64, numbers: &[u64]) -> Result<Vec<u64>, StoreFault> {
+/// Those of these messages that are in none of these shards, or were seen.
+pub(super) fn gone(
+    db: &dyn Query,
+    shards: &[i64],
+    numbers: &[u64],
+) -> Result<Vec<u64>, StoreFault> {
     let among = Param::Ints(numbers.iter().map(|number| number.cast_signed()).collect());
-    let sql = format!(
-        "SELECT number FROM message WHERE number = ANY(?1) AND shard = {shard} AND seen_ms IS NULL"
-    );
-    let here = db.rows(&sql, &[among], |row| row.u64(0))?;
+    let sql = "SELECT number FROM message WHERE number = ANY(?1) AND shard = ANY(?2) AND seen_ms IS NULL";
+    let params = [among, Param::Ints(shards.to_vec())];
+    let here = db.rows(sql, &params, |row| row.u64(0))?;
     let gone = numbers.iter().filter(|number| !here.contains(number));
     Ok(gone.copied().collect())
 }

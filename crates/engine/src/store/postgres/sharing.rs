@@ -13,6 +13,7 @@ use super::writer::Writer;
 use crate::clients::ConnectedReaders;
 use crate::clock::{Clock, SystemClock};
 use crate::store::StoreFault;
+use crate::store::load::{self, RowScope};
 use crate::store::records::Told;
 
 /// Time at which the transaction began, in milliseconds.
@@ -106,10 +107,11 @@ impl Writer {
 
     /// Finds out which of these messages another machine has taken, and has the event loop forget them.
     pub(super) async fn find_gone(&mut self, told: &[u64]) {
-        let (home, numbers) = (self.home(), told.to_vec());
+        let shards: Vec<i64> = self.owned.usable().collect();
+        let numbers = told.to_vec();
         let read = self
             .reads()
-            .read(move |db| shard_rows::gone(db, home, &numbers));
+            .read(move |db| shard_rows::gone(db, &shards, &numbers));
         match read.await {
             Ok(gone) => self.tell(ShardChange::MessagesGone(gone)).await,
             Err(fault) => tracing::warn!("cannot read messages: {fault}"),
@@ -137,7 +139,7 @@ impl Writer {
         let sql = format!(
             "{}; UPDATE message AS m SET shard = {home}, epoch = {epoch}, batch = 0 \
              FROM shard AS s LEFT JOIN machine AS holder ON holder.id = s.owner \
-             WHERE s.id = m.shard AND m.shard <> {home} AND m.agent = ANY({agents}) AND m.seen_ms IS NULL \
+             WHERE s.id = m.shard AND s.owner IS DISTINCT FROM {home} AND m.agent = ANY({agents}) AND m.seen_ms IS NULL \
              AND m.told_by IS NULL AND m.told_ms IS DISTINCT FROM {in_answer} \
              AND ((m.conversation IS NULL OR m.released = 1 OR s.owner <> s.id) \
              AND (m.agent = ANY({waiting}) OR m.agent <> ALL(coalesce(holder.agents, '{{}}'))){}) \
@@ -146,19 +148,25 @@ impl Writer {
             here.concat()
         );
         let Ok(answer) = link.transact(&sql, &[]).await else {
-            // The next heartbeat tries again.
+            // The next heartbeat tries again. Messages may have moved though the answer was lost.
+            self.has_unread_moves = true;
             return;
         };
-        let numbers = shard_rows::numbers(&answer);
-        if numbers.is_empty() {
+        let moved = shard_rows::numbers(&answer);
+        let read_all = std::mem::take(&mut self.has_unread_moves);
+        if moved.is_empty() && !read_all {
             return;
         }
-        let read = self
-            .reads()
-            .read(move |db| shard_rows::messages(db, &numbers));
+        let read = self.reads().read(move |db| match read_all {
+            true => load::messages(db, RowScope::Shard(home)),
+            false => load::messages_among(db, &moved),
+        });
         match read.await {
             Ok(messages) => self.tell(ShardChange::MessagesTaken(messages)).await,
-            Err(fault) => tracing::warn!("cannot read messages of other machines: {fault}"),
+            Err(fault) => {
+                self.has_unread_moves = true;
+                tracing::warn!("cannot read messages of other machines: {fault}");
+            }
         }
     }
 

@@ -91,6 +91,8 @@ pub(super) struct Writer {
     loaded: BTreeSet<ShardId>,
     /// Transaction whose outcome is not known, and the answer that waits for it.
     pub(super) unsettled: Option<(Transaction, Option<Done>)>,
+    /// True if messages may have been moved to the own shard and not been read since.
+    pub(super) has_unread_moves: bool,
     /// Fleet time minus boot time.
     pub(super) boot_offset: Option<i64>,
     /// Attempts to connect that failed in a row.
@@ -111,6 +113,7 @@ impl Writer {
             loads: VecDeque::new(),
             loaded: BTreeSet::new(),
             unsettled: None,
+            has_unread_moves: false,
             boot_offset: None,
             failures: 0,
             retry_at: Mono(0),
