@@ -236,15 +236,17 @@ export class StateCache {
     });
   }
 
-  async moreSessions(): Promise<void> {
+  /** Fetches the next page of older sessions. Returns whether there are still more. */
+  async moreSessions(): Promise<boolean> {
     const after = this.olderSessions;
-    if (!after) return;
+    if (!after) return false;
     this.olderSessions = null;
     const path = withQuery('/v1/sessions', { include_ended: true, limit: PAGE, after });
     const page = await this.older(get<Page & { sessions: Session[] }>(path), () => (this.olderSessions = after));
-    if (!page) return;
+    if (!page) return false;
     for (const session of page.sessions) if (!this.sessions.get(session.session_id)) this.sessions.put(session);
     this.olderSessions = page.next ?? null;
+    return this.olderSessions !== null;
   }
 
   async moreMessages(): Promise<void> {

@@ -1,6 +1,6 @@
 // All sessions, and a search in their output.
 
-import { useCallback, useEffect, useMemo, useState } from 'react';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { bytes, count, length, visible } from '../format';
 import { errorMessage } from '../state/actions';
 import { get, withQuery } from '../state/api';
@@ -124,8 +124,12 @@ function List({ words, which, agent }: { words: string; which: Which; agent: str
   );
   const ids = useIds(stateCache.sessions, choose);
   const height = useRowHeight(60, 104);
-  const onEnd = useCallback(() => void stateCache.moreSessions().catch(() => undefined), []);
+  const onEnd = useMoreSessions(ids.length);
   useOlderOnes(words === '' ? agent : words);
+  // A filter may match older sessions only.
+  useEffect(() => {
+    if (ids.length === 0) onEnd();
+  }, [ids.length, onEnd, which, agent, words]);
   if (ids.length === 0) {
     return words === '' && agent === '' && (which === 'all' || which === 'running') ? (
       <Empty title="No sessions yet">
@@ -160,6 +164,21 @@ function List({ words, which, agent }: { words: string; which: Which; agent: str
 }
 
 const sessionRow = (id: string, tabIndex: number) => <Row id={id} tabIndex={tabIndex} />;
+
+/** A function that fetches older sessions until the list, which has this length, is longer or there are no more. */
+function useMoreSessions(length: number): () => void {
+  const shown = useRef(length);
+  useEffect(() => {
+    shown.current = length;
+  }, [length]);
+  return useCallback(() => {
+    const before = shown.current;
+    const more = async () => {
+      while ((await stateCache.moreSessions()) && shown.current === before);
+    };
+    more().catch(() => undefined);
+  }, []);
+}
 
 /** Fetches matching sessions that are not in the cache. */
 function useOlderOnes(words: string): void {
