@@ -44,6 +44,28 @@ describe('LogPages', () => {
     expect(pages.line(450)?.number).toBe(450);
   });
 
+  it('keeps its length when an older response arrives late', async () => {
+    let total = 700;
+    let answer: (() => void) | null = null;
+    const { read } = log(() => total);
+    const slow = (from: number, limit: number): Promise<LogLines> => {
+      const response = read(from, limit);
+      return from === 1 ? new Promise((done) => (answer = () => done(response))) : response;
+    };
+    const pages = new LogPages(read);
+    pages.refresh();
+    await settled();
+    pages.use(slow);
+    pages.want(1, 10);
+    total = 900;
+    pages.refresh();
+    await settled();
+    expect(pages.total).toBe(900);
+    (answer as unknown as () => void)();
+    await settled();
+    expect(pages.total).toBe(900);
+  });
+
   it('fetches the end again when the log has grown', async () => {
     let total = 3;
     const { asked, read } = log(() => total);

@@ -95,7 +95,8 @@ export class LogPages {
         total = part.total;
         if (part.lines.length === 0) break;
       } while (lines.length < PAGE && first + lines.length <= total);
-      this.total = total;
+      // A log only grows: a smaller number is that of an older response.
+      this.total = Math.max(this.total ?? 0, total);
       this.fault = null;
       this.pages.delete(page);
       this.pages.set(page, lines);
