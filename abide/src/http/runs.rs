@@ -432,7 +432,6 @@ fn run_ended(handle: &Handle, outcome: &Outcome, view: Option<&SessionView>) -> 
         | Outcome::Timers(_)
         | Outcome::TimersMade(_)
         | Outcome::TimersObserved(_)
-        | Outcome::TimersStopped(_)
         | Outcome::TimersCounted(_)
         | Outcome::Messages(..)
         | Outcome::Done => ("ended", None),

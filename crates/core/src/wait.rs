@@ -103,8 +103,6 @@ pub enum Outcome {
     TimersMade(Vec<TimerId>),
     /// Number of timers that have not ended.
     TimersCounted(usize),
-    /// Number of timers that were stopped.
-    TimersStopped(usize),
     /// Messages, oldest first, and the number of further unread ones.
     Messages(Vec<ReturnedMessage>, usize),
     /// The call breaks the contract and changed nothing.
@@ -135,7 +133,6 @@ impl Outcome {
             | Outcome::Timers(_)
             | Outcome::TimersObserved(_)
             | Outcome::TimersMade(_)
-            | Outcome::TimersStopped(_)
             | Outcome::TimersCounted(_)
             | Outcome::Messages(..)
             | Outcome::Refused(_) => None,

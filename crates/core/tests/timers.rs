@@ -348,7 +348,6 @@ fn request(words: &mut Words) -> Result<Request, String> {
                 deadline: Millis::from_secs(60),
             })
         }
-        "stop-all" => Request::Timer(timer::Request::StopAll { stop_reason: None }),
         "messages" => Request::ReadMessages {
             standby: words.time("standby")?.unwrap_or_default(),
             most: words.count("most")?.unwrap_or(10) as usize,
@@ -517,7 +516,6 @@ fn answered(outcome: &Outcome) -> String {
             let all: Vec<_> = ids.iter().map(|id| t(*id)).collect();
             format!("made {}", all.join(" "))
         }
-        Outcome::TimersStopped(count) => format!("stopped {count}"),
         Outcome::Messages(messages, more) => {
             let all: Vec<_> = messages.iter().map(told).collect();
             format!("messages [{}], {more} more", all.join("; "))

@@ -109,17 +109,6 @@ impl Engine {
                 step.reply(call, Outcome::TimersCounted(count));
                 Ok(())
             }
-            Request::StopAll { stop_reason } => {
-                let slots: Vec<_> = self.timers.slots(&caller, None).collect();
-                let mut stopped = 0;
-                for slot in slots {
-                    let ended = self.timers.act(step.now, slot, Act::Stop)?;
-                    self.stopped(step, &ended, stop_reason.clone());
-                    stopped += 1;
-                }
-                step.reply(call, Outcome::TimersStopped(stopped));
-                Ok(())
-            }
         }
     }
 
@@ -361,15 +350,11 @@ impl Engine {
                 }
             }
         } else {
-            self.stopped(step, &timer, reason);
+            self.record_end(step, &timer, reason, None);
+            self.interrupt_standby(step, &timer, Act::Stop);
         }
         answer(step, call, timer.clone(), Why::Done(act));
         Ok(timer)
-    }
-
-    fn stopped(&mut self, step: &mut Step<'_>, timer: &Timer, stop_reason: Option<Arc<str>>) {
-        self.record_end(step, timer, stop_reason, None);
-        self.interrupt_standby(step, timer, Act::Stop);
     }
 
     fn interrupt_standby(&mut self, step: &mut Step<'_>, timer: &Timer, act: Act) {

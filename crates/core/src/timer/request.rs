@@ -60,11 +60,6 @@ pub enum Request {
     },
     /// Count the timers that have not ended.
     Count,
-    /// Stop all of the caller's timers that have not ended.
-    StopAll {
-        /// Reason that the caller gives.
-        stop_reason: Option<Arc<str>>,
-    },
 }
 
 impl Request {
@@ -74,8 +69,7 @@ impl Request {
             Request::Create(_)
             | Request::CreateMany(_)
             | Request::Continue { .. }
-            | Request::Act { .. }
-            | Request::StopAll { .. } => true,
+            | Request::Act { .. } => true,
             Request::Read { .. } | Request::List { .. } | Request::See { .. } | Request::Count => {
                 false
             }

@@ -48,7 +48,6 @@ impl Sim {
             | Outcome::Timers(_)
             | Outcome::TimersMade(_)
             | Outcome::TimersObserved(_)
-            | Outcome::TimersStopped(_)
             | Outcome::TimersCounted(_)
             | Outcome::Messages(..) => panic!("{call:?}"),
             Outcome::Refused(_) => "refused",

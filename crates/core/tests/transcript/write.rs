@@ -236,7 +236,6 @@ fn answered(outcome: &Outcome, stage: &mut Stage) -> String {
         | Outcome::Timers(_)
         | Outcome::TimersMade(_)
         | Outcome::TimersObserved(_)
-        | Outcome::TimersStopped(_)
         | Outcome::TimersCounted(_)
         | Outcome::Messages(..) => panic!("timers have their own transcripts: {outcome:?}"),
         Outcome::Refused(refusal) => format!("refused: {}", refused(refusal, stage)),

@@ -383,10 +383,9 @@ impl World {
                     self.book.refused(text);
                 }
             }
-            Outcome::TimersObserved(_)
-            | Outcome::TimersMade(_)
-            | Outcome::TimersCounted(_)
-            | Outcome::TimersStopped(_) => panic!("{outcome:?}"),
+            Outcome::TimersObserved(_) | Outcome::TimersMade(_) | Outcome::TimersCounted(_) => {
+                panic!("{outcome:?}")
+            }
         }
     }
 
