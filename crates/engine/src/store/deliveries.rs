@@ -1,8 +1,9 @@
 //! Deliveries: the result of each attempt of each waker to deliver a message. Also what wakers need after a restart:
 //! disabled wakers, and the clients of agents.
 
-use super::query::{Columns, Param, Query};
+use super::query::{Columns, Query};
 use super::read::{MessageRow, StoreReader};
+use super::records::Value;
 use super::{RowScope, StoreFault};
 
 /// Delivery of one message by one waker.
@@ -95,7 +96,7 @@ pub(super) fn add_to(db: &dyn Query, messages: &mut [MessageRow]) -> Result<(), 
         .collect();
     let among = db.dialect().is_among("message", 1);
     let sql = format!("{DELIVERY} WHERE {among} ORDER BY name, waker");
-    let found = db.rows(&sql, &[Param::Ints(numbers)], |row| {
+    let found = db.rows(&sql, &[Value::Ints(numbers)], |row| {
         Ok((row.u64(9)?, delivery(row)?))
     })?;
     for (number, delivery) in found {

@@ -13,8 +13,8 @@ use abide_core::timer::{
 };
 use abide_core::{Agent, Conversation, Key, Question, QuestionId, SessionId, Subject, TimerId};
 
-use super::query::{Columns, Param, Query};
-use super::records::Told;
+use super::query::{Columns, Query};
+use super::records::{Told, Value};
 use super::{OpenRows, StoreFault, deliveries, held};
 
 /// Rows that are read.
@@ -268,7 +268,7 @@ pub(super) fn messages_among(
     let among = db.dialect().is_among("number", 1);
     let sql = format!("{MESSAGE} WHERE seen_ms IS NULL AND {among} ORDER BY number");
     let numbers = numbers.iter().map(|number| number.cast_signed()).collect();
-    read_messages(db, &sql, &[Param::Ints(numbers)])
+    read_messages(db, &sql, &[Value::Ints(numbers)])
 }
 
 const MESSAGE: &str = "SELECT number, agent, about, told_ms, conversation, made_ms FROM message";
@@ -276,7 +276,7 @@ const MESSAGE: &str = "SELECT number, agent, about, told_ms, conversation, made_
 fn read_messages(
     db: &dyn Query,
     sql: &str,
-    params: &[Param<'_>],
+    params: &[Value],
 ) -> Result<Vec<message::StoredMessage>, StoreFault> {
     let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let rows = db.rows(sql, params, |row| {

@@ -1,54 +1,10 @@
 //! Queries that SQLite and PostgreSQL answer alike: each is written once, with `?1`, `?2` … for its parameters, and
 //! selects integers, texts and bytes only. A truth value is an integer.
 
-use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-use rusqlite::{Connection, ToSql, params_from_iter};
+use rusqlite::{Connection, params_from_iter};
 
 use super::StoreFault;
-
-#[derive(Clone, Debug)]
-pub(super) enum Param<'a> {
-    Int(Option<i64>),
-    Text(Option<&'a str>),
-    /// List of integers, for [`Dialect::is_among`].
-    Ints(Vec<i64>),
-}
-
-impl From<u64> for Param<'_> {
-    fn from(number: u64) -> Self {
-        Some(number).into()
-    }
-}
-
-impl From<Option<u64>> for Param<'_> {
-    fn from(number: Option<u64>) -> Self {
-        Param::Int(number.map(|number| i64::try_from(number).unwrap_or(i64::MAX)))
-    }
-}
-
-impl From<i64> for Param<'_> {
-    fn from(number: i64) -> Self {
-        Param::Int(Some(number))
-    }
-}
-
-impl From<usize> for Param<'_> {
-    fn from(number: usize) -> Self {
-        (number as u64).into()
-    }
-}
-
-impl<'a> From<&'a str> for Param<'a> {
-    fn from(text: &'a str) -> Self {
-        Param::Text(Some(text))
-    }
-}
-
-impl<'a> From<Option<&'a str>> for Param<'a> {
-    fn from(text: Option<&'a str>) -> Self {
-        Param::Text(text)
-    }
-}
+use super::records::Value;
 
 /// Differences between the two databases that show in queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +81,7 @@ pub(super) trait Query {
     fn for_each(
         &self,
         sql: &str,
-        params: &[Param<'_>],
+        params: &[Value],
         each: &mut dyn FnMut(&dyn Columns) -> Result<(), StoreFault>,
     ) -> Result<(), StoreFault>;
 }
@@ -134,7 +90,7 @@ impl dyn Query + '_ {
     pub fn rows<T>(
         &self,
         sql: &str,
-        params: &[Param<'_>],
+        params: &[Value],
         mut read: impl FnMut(&dyn Columns) -> Result<T, StoreFault>,
     ) -> Result<Vec<T>, StoreFault> {
         let mut rows = Vec::new();
@@ -148,7 +104,7 @@ impl dyn Query + '_ {
     pub fn first<T>(
         &self,
         sql: &str,
-        params: &[Param<'_>],
+        params: &[Value],
         read: impl FnMut(&dyn Columns) -> Result<T, StoreFault>,
     ) -> Result<Option<T>, StoreFault> {
         Ok(self.rows(sql, params, read)?.into_iter().next())
@@ -158,7 +114,7 @@ impl dyn Query + '_ {
     pub fn one<T>(
         &self,
         sql: &str,
-        params: &[Param<'_>],
+        params: &[Value],
         read: impl FnMut(&dyn Columns) -> Result<T, StoreFault>,
     ) -> Result<T, StoreFault> {
         let row = self.first(sql, params, read)?;
@@ -174,7 +130,7 @@ impl Query for Connection {
     fn for_each(
         &self,
         sql: &str,
-        params: &[Param<'_>],
+        params: &[Value],
         each: &mut dyn FnMut(&dyn Columns) -> Result<(), StoreFault>,
     ) -> Result<(), StoreFault> {
         let mut select = self.prepare_cached(sql)?;
@@ -199,19 +155,5 @@ impl Columns for rusqlite::Row<'_> {
     fn bytes(&self, at: usize) -> Result<Option<&[u8]>, StoreFault> {
         let cell = self.get_ref(at)?.as_blob_or_null();
         cell.map_err(|fault| StoreFault::Damaged(fault.to_string()))
-    }
-}
-
-impl ToSql for Param<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(match self {
-            Param::Int(number) => ToSqlOutput::Owned(Value::from(*number)),
-            Param::Text(Some(text)) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
-            Param::Text(None) => ToSqlOutput::Owned(Value::Null),
-            Param::Ints(numbers) => {
-                let list = serde_json::to_string(numbers).unwrap_or_default();
-                ToSqlOutput::Owned(Value::Text(list))
-            }
-        })
     }
 }

@@ -15,8 +15,8 @@ use super::deliveries::{self, Delivery};
 use super::held::{self, CommandAnswer};
 use super::load::{RowScope, kind, subject};
 use super::postgres::Reads;
-use super::query::{Columns, Param, Query};
-use super::records::Told;
+use super::query::{Columns, Query};
+use super::records::{Told, Value};
 use crate::lock::lock;
 
 /// Reader of stored timers, messages and questions. With SQLite, a read of few rows is done when it is called; one of
@@ -222,7 +222,7 @@ impl StoreReader {
         let numbers: Vec<i64> = numbers.collect();
         let read = move |db: &dyn Query| {
             let sql = format!("{TIMER} WHERE {}", db.dialect().is_among("number", 1));
-            db.rows(&sql, &[Param::Ints(numbers)], |row| {
+            db.rows(&sql, &[Value::Ints(numbers)], |row| {
                 timer_row(permutation, row)
             })
         };
@@ -238,7 +238,7 @@ impl StoreReader {
         let read = move |db: &dyn Query| {
             let among = db.dialect().is_among("number", 1);
             let sql = format!("SELECT number, made_ms FROM message WHERE {among}");
-            db.rows(&sql, &[Param::Ints(list)], |row| {
+            db.rows(&sql, &[Value::Ints(list)], |row| {
                 Ok((row.u64(0)?, Wall(row.u64(1)?)))
             })
         };
@@ -399,7 +399,7 @@ pub(super) fn timer_row(ids: IdPermutation, row: &dyn Columns) -> Result<TimerRo
 fn message_rows(
     db: &dyn Query,
     sql: &str,
-    params: &[Param<'_>],
+    params: &[Value],
 ) -> Result<Vec<MessageRow>, StoreFault> {
     let rows = db.rows(sql, params, |row| {
         let (Ok(id), Some(about)) = (row.str(1)?.parse(), subject(row.str(3)?)) else {

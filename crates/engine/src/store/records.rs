@@ -23,11 +23,13 @@ pub(super) enum Form {
     Sql(&'static str),
 }
 
-/// Value of a column.
+/// Value of a column, or parameter of a query.
 pub(super) enum Value {
     Int(Option<i64>),
     Text(Option<String>),
     Bytes(Option<Vec<u8>>),
+    /// List of integers, for [`Dialect::is_among`](super::query::Dialect::is_among). No column has it.
+    Ints(Vec<i64>),
 }
 
 impl From<u64> for Value {
@@ -45,6 +47,12 @@ impl From<Option<u64>> for Value {
 impl From<i64> for Value {
     fn from(number: i64) -> Self {
         Value::Int(Some(number))
+    }
+}
+
+impl From<usize> for Value {
+    fn from(number: usize) -> Self {
+        (number as u64).into()
     }
 }
 
@@ -86,6 +94,7 @@ impl Value {
             Value::Int(_) => 16,
             Value::Text(text) => 24 + text.as_ref().map_or(0, String::len),
             Value::Bytes(bytes) => 24 + bytes.as_ref().map_or(0, Vec::len),
+            Value::Ints(numbers) => 24 + 8 * numbers.len(),
         }
     }
 }

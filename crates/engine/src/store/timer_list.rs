@@ -5,8 +5,9 @@ use abide_core::id::IdPermutation;
 use abide_core::time::Wall;
 use abide_core::{Millis, TimerId};
 
-use super::query::{Param, Query};
+use super::query::Query;
 use super::read::{StoreReader, TIMER, TimerRow, timer_row};
+use super::records::Value;
 use super::{DeliveryState, StoreFault};
 use crate::timestamp;
 
@@ -108,14 +109,14 @@ pub struct MessageCounts {
 
 /// SQL condition with its values.
 #[derive(Default)]
-struct Filter<'a> {
+struct Filter {
     sql: String,
-    values: Vec<Param<'a>>,
+    values: Vec<Value>,
 }
 
-impl<'a> Filter<'a> {
+impl Filter {
     /// Condition of a query; `pattern` is what its text must match.
-    fn new(query: &'a TimerQuery, pattern: Option<&'a str>, like: &str) -> Self {
+    fn new(query: &TimerQuery, pattern: Option<&str>, like: &str) -> Self {
         let mut filter = Filter::default();
         if let Some(agent) = &query.agent {
             filter.and("agent = ?", [agent.as_str().into()]);
@@ -139,7 +140,7 @@ impl<'a> Filter<'a> {
     }
 
     /// Adds a condition, in which each `?` stands for the next value.
-    fn and(&mut self, sql: &str, values: impl IntoIterator<Item = Param<'a>>) {
+    fn and(&mut self, sql: &str, values: impl IntoIterator<Item = Value>) {
         self.sql.push_str(if self.sql.is_empty() {
             " WHERE "
         } else {

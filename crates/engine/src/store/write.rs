@@ -132,6 +132,10 @@ impl ToSql for Value {
             Value::Int(number) => number.to_sql(),
             Value::Text(text) => text.to_sql(),
             Value::Bytes(bytes) => bytes.to_sql(),
+            Value::Ints(numbers) => {
+                let list = serde_json::to_string(numbers).unwrap_or_default();
+                Ok(ToSqlOutput::from(list))
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ impl Column {
             Value::Int(_) => Column::Ints(Vec::new()),
             Value::Text(_) => Column::Texts(Vec::new()),
             Value::Bytes(_) => Column::Bytes(Vec::new()),
+            Value::Ints(_) => unreachable!("a list in a column"),
         }
     }
 

@@ -10,7 +10,8 @@ use tokio_postgres::types::{ToSql, Type};
 use super::batch::Statement;
 use super::link::{Address, Link, LinkFault};
 use crate::store::StoreFault;
-use crate::store::query::{Columns, Dialect, Param, Query};
+use crate::store::query::{Columns, Dialect, Query};
+use crate::store::records::Value;
 
 /// Reads that may be queued.
 const MAX_READS: usize = 1_024;
@@ -105,13 +106,14 @@ impl Query for Server {
     fn for_each(
         &self,
         sql: &str,
-        params: &[Param<'_>],
+        params: &[Value],
         each: &mut dyn FnMut(&dyn Columns) -> Result<(), StoreFault>,
     ) -> Result<(), StoreFault> {
         let params = params.iter().map(|param| match param {
-            Param::Int(number) => (number as &(dyn ToSql + Sync), Type::INT8),
-            Param::Text(text) => (text as _, Type::TEXT),
-            Param::Ints(numbers) => (numbers as _, Type::INT8_ARRAY),
+            Value::Int(number) => (number as &(dyn ToSql + Sync), Type::INT8),
+            Value::Text(text) => (text as _, Type::TEXT),
+            Value::Bytes(bytes) => (bytes as _, Type::BYTEA),
+            Value::Ints(numbers) => (numbers as _, Type::INT8_ARRAY),
         });
         let statement = Statement {
             sql: sql.replace('?', "$"),

@@ -12,7 +12,8 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::ownership::column;
 use crate::store::load::{self, RowScope};
-use crate::store::query::{Param, Query};
+use crate::store::query::Query;
+use crate::store::records::Value;
 use crate::store::{OpenRows, StoreFault};
 
 /// Change of the shards that are in memory, for the event loop.
@@ -107,9 +108,9 @@ pub(super) fn gone(
     shards: &[i64],
     numbers: &[u64],
 ) -> Result<Vec<u64>, StoreFault> {
-    let among = Param::Ints(numbers.iter().map(|number| number.cast_signed()).collect());
+    let among = Value::Ints(numbers.iter().map(|number| number.cast_signed()).collect());
     let sql = "SELECT number FROM message WHERE number = ANY(?1) AND shard = ANY(?2) AND seen_ms IS NULL";
-    let params = [among, Param::Ints(shards.to_vec())];
+    let params = [among, Value::Ints(shards.to_vec())];
     let here = db.rows(sql, &params, |row| row.u64(0))?;
     let gone = numbers.iter().filter(|number| !here.contains(number));
     Ok(gone.copied().collect())
