@@ -21,7 +21,7 @@ use super::client_output::ClientOutput;
 use super::control;
 use super::front_hello::{FrontHello, UNANSWERED_LIMIT};
 use super::front_state::FrontState;
-use super::json_line::{MESSAGE_LIMIT, error_line};
+use super::json_line::{ID_IN_USE, MESSAGE_LIMIT, error_line};
 use super::line_splitter::{LineSplitter, SplitLine};
 use super::outline::{MessageKind, Outline};
 use crate::connect::{self, DaemonSocket};
@@ -167,6 +167,13 @@ impl Front {
             let id = outline.id.as_deref();
             let refusal = error_line(id, -32603, &sentence);
             return state.append_answer(id.unwrap_or_default(), &refusal, out);
+        }
+        if outline.kind() == MessageKind::Request
+            && let Some(id) = outline.id.as_deref()
+            && state.unanswered.iter().any(|request| request.id == id)
+        {
+            let refusal = error_line(Some(id), -32600, ID_IN_USE);
+            return state.append_answer(id, &refusal, out);
         }
         state.take(outline, line);
         if outline.kind() == MessageKind::Notification {

@@ -4,13 +4,11 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
-use memchr::memmem;
 use serde_json::Value;
 
 use super::batch::{self, Batches};
 use super::control;
 use super::front_hello::FrontHello;
-use super::json_line::ID_IN_USE;
 use super::outline::{BOM, MessageKind, Outline, normalize_id};
 use super::replay_suspects::{self, ReplayState};
 
@@ -169,22 +167,10 @@ impl FrontState {
         {
             self.takes_batches = agreed_version(line).as_deref() == Some(batch::VERSION);
         }
-        self.forget_answered(id, line);
+        self.unanswered.retain(|request| request.id != id);
         self.forget_cancelled(|request| request.id == id);
         self.append_answer(id, line, out);
         self.writing = true;
-    }
-
-    /// Forgets the request that was answered. Of two unanswered requests under one id, the daemon refuses the
-    /// later one, and the earlier one stays unanswered.
-    fn forget_answered(&mut self, id: &[u8], line: &[u8]) {
-        let mut same = (0..self.unanswered.len()).filter(|at| self.unanswered[*at].id == id);
-        let Some(first) = same.next() else {
-            return;
-        };
-        let refused = |_: &usize| memmem::find(line, ID_IN_USE.as_bytes()).is_some();
-        let at = same.next_back().filter(refused).unwrap_or(first);
-        self.unanswered.remove(at);
     }
 
     /// Appends an answer to `out`, alone or with the others of its batch.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// Limit on the size of a client's message, in bytes.
 pub const MESSAGE_LIMIT: usize = 8 << 20;
-/// Error sentence for a request whose id is in use. The front searches for it in answers.
+/// Error sentence for a request whose id is in use.
 pub const ID_IN_USE: &str =
     "a request under this id has not been answered yet; give each an id of its own";
 
