@@ -4,24 +4,27 @@ use abide_api::{Id, SandboxRefusal, SandboxRefusals};
 use abide_engine::SessionView;
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
+use abide_session::sandbox::RefusalKind;
 
 pub(crate) use abide_engine::refusals::record;
 
 /// Refusals of the sandbox of a session.
 pub(crate) fn of_session(view: &SessionView, mask: &Mask) -> Option<SandboxRefusals> {
     let record = record(view)?;
-    let (head, lines) = record.split_once('\n')?;
-    let mut head = head.split(' ');
-    let (mode, network, count) = (head.next()?, head.next()?, head.next()?.parse().ok()?);
     let mut refused = Vec::new();
     let mut planted = Vec::new();
-    for (kind, what) in lines.lines().filter_map(|line| line.split_once(' ')) {
-        let what = mask.apply(one_line(what));
+    for (kind, text) in &record.entries {
+        let what = mask.apply(one_line(text));
         match kind {
-            "planted" => planted.push(what),
-            "full" | "limit" => {}
-            kind => refused.push(SandboxRefusal {
-                kind: kind.into(),
+            RefusalKind::Planted => planted.push(what),
+            RefusalKind::Full | RefusalKind::Limit => {}
+            RefusalKind::Write
+            | RefusalKind::Make
+            | RefusalKind::Name
+            | RefusalKind::Address
+            | RefusalKind::Failed
+            | RefusalKind::Removed => refused.push(SandboxRefusal {
+                kind: kind.as_str().into(),
                 what,
             }),
         }
@@ -31,9 +34,9 @@ pub(crate) fn of_session(view: &SessionView, mask: &Mask) -> Option<SandboxRefus
         agent: view.state.agent.0.to_string(),
         command: mask.apply(view.state.command.to_string()),
         created_at: view.state.created.0,
-        mode: mode.into(),
-        network: network.into(),
-        count,
+        mode: record.mode,
+        network: record.network,
+        count: record.count,
         refused,
         planted,
     })

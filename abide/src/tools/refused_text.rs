@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use abide_output::printable::one_line;
+use abide_session::sandbox::{RefusalKind, RefusalRecord};
 use serde_json::{Map, Value};
 
 /// Limit on folders that the hint about `needs` names.
@@ -18,22 +19,21 @@ pub(super) enum RefusalReader {
 }
 
 /// Refusals in a record, and names that the command has made and other programs obey.
-pub(super) fn refused_text(record: &str, reader: RefusalReader) -> Option<String> {
-    let (head, lines) = record.split_once('\n')?;
-    let [mode, network, count] = *head.split(' ').collect::<Vec<_>>() else {
-        return None;
+pub(super) fn refused_text(record: &RefusalRecord, reader: RefusalReader) -> Option<String> {
+    let of_kind = |kind| -> Vec<String> {
+        let texts = record.of_kind(kind);
+        texts.map(|text| one_line(text.trim())).collect()
     };
-    let of_kind = |kind: &str| -> Vec<String> {
-        let lines = lines.lines().filter_map(|line| line.strip_prefix(kind));
-        lines.map(|text| one_line(text.trim())).collect()
-    };
-    let (writes, makes, names) = (of_kind("write "), of_kind("make "), of_kind("name "));
-    let (addresses, failed, planted) =
-        (of_kind("address "), of_kind("failed "), of_kind("planted "));
+    let writes = of_kind(RefusalKind::Write);
+    let makes = of_kind(RefusalKind::Make);
+    let names = of_kind(RefusalKind::Name);
+    let addresses = of_kind(RefusalKind::Address);
+    let planted = of_kind(RefusalKind::Planted);
     let mut said = Vec::new();
     if !(writes.is_empty() && makes.is_empty() && names.is_empty() && addresses.is_empty()) {
-        let things = match count {
-            "1" => "1 thing was".to_owned(),
+        let RefusalRecord { mode, network, .. } = record;
+        let things = match record.count {
+            1 => "1 thing was".to_owned(),
             count => format!("{count} things were"),
         };
         said.push(format!(
@@ -70,7 +70,7 @@ pub(super) fn refused_text(record: &str, reader: RefusalReader) -> Option<String
         }));
     }
     said.extend(
-        failed
+        of_kind(RefusalKind::Failed)
             .iter()
             .map(|line| format!("SANDBOX: network: {line}")),
     );
@@ -80,13 +80,13 @@ pub(super) fn refused_text(record: &str, reader: RefusalReader) -> Option<String
             planted.join(", ")
         ));
     }
-    if let Some(layers) = of_kind("full ").first() {
+    if let Some(layers) = of_kind(RefusalKind::Full).first() {
         said.push(format!(
             "SANDBOX: the disk is full; what the command wrote to the home and temporary folders goes to {layers}. A person \
              can make room: `abide sandbox layers`."
         ));
     }
-    if let Some((bytes, limit)) = of_kind("limit ")
+    if let Some((bytes, limit)) = of_kind(RefusalKind::Limit)
         .first()
         .and_then(|line| line.split_once(' '))
     {
@@ -95,7 +95,7 @@ pub(super) fn refused_text(record: &str, reader: RefusalReader) -> Option<String
              `sandbox.layer_bytes`, {limit}. A person can make room: `abide sandbox layers`."
         ));
     }
-    if let Some(path) = of_kind("removed ").first() {
+    if let Some(path) = of_kind(RefusalKind::Removed).first() {
         said.push(format!(
             "SANDBOX: the command was ended and {path} removed: it changes where git looks for its configuration and hooks."
         ));
@@ -170,39 +170,41 @@ mod tests {
     use super::RefusalReader::{Model, Person};
     use super::*;
 
+    fn text_of(record: &str, reader: RefusalReader) -> Option<String> {
+        refused_text(&RefusalRecord::parse(record)?, reader)
+    }
+
     #[test]
     fn refusals_are_counted_and_listed_with_how_to_ask_for_more() {
         let record = "workspace-write off 2\nwrite /etc/x\nwrite /opt/y\nplanted .vscode\n";
         let expected = "SANDBOX: 2 things were refused (workspace-write, network off)\n  write  /etc/x\n  write  /opt/y\n\
                         To ask for more, call again with needs={\"write\":[\"/etc\",\"/opt\"]} and a justification (one \
                         sentence for the person).\nSANDBOX: planted, other programs may run or obey it: .vscode";
-        assert_eq!(refused_text(record, Model).as_deref(), Some(expected));
-        let made = refused_text("workspace-write off 1\nmake /w/.vscode\n", Model).unwrap();
+        assert_eq!(text_of(record, Model).as_deref(), Some(expected));
+        let made = text_of("workspace-write off 1\nmake /w/.vscode\n", Model).unwrap();
         assert!(
             made.contains("  make   /w/.vscode  other") && made.contains("[\"/w/.vscode\"]"),
             "{made}"
         );
-        let full = refused_text("workspace-write off 0\nfull /state/layers\n", Model).unwrap();
+        let full = text_of("workspace-write off 0\nfull /state/layers\n", Model).unwrap();
         assert!(full.starts_with("SANDBOX: the disk is full; "), "{full}");
-        let limit = refused_text("workspace-write off 0\nlimit 20 10\n", Model).unwrap();
+        let limit = text_of("workspace-write off 0\nlimit 20 10\n", Model).unwrap();
         assert!(
             limit.contains("takes 20 bytes") && limit.contains("`sandbox.layer_bytes`, 10"),
             "{limit}"
         );
-        let removed =
-            refused_text("workspace-write off 0\nremoved /w/.git/commondir\n", Model).unwrap();
+        let removed = text_of("workspace-write off 0\nremoved /w/.git/commondir\n", Model).unwrap();
         assert!(
             removed.contains("ended and /w/.git/commondir removed"),
             "{removed}"
         );
-        let deep = refused_text(
+        let deep = text_of(
             "read-only off 2\nwrite /etc/new/deep/x\nwrite /new\n",
             Model,
         )
         .unwrap();
         assert!(deep.contains("needs={\"write\":[\"/etc\"]}"), "{deep}");
-        assert_eq!(refused_text("nonsense", Model), None);
-        assert_eq!(refused_text("read-only on 0\n", Model), None);
+        assert_eq!(text_of("read-only on 0\n", Model), None);
     }
 
     #[test]
@@ -217,8 +219,8 @@ mod tests {
                         To ask for more, call again with needs={\"network\":[\"evil.example\",\"other.example:80\"]} and a \
                         justification (one sentence for the person).\n\
                         SANDBOX: network: slow.example:443 cannot connect: timed out";
-        assert_eq!(refused_text(record, Model).as_deref(), Some(expected));
-        let direct = refused_text("read-only allowlist 1\naddress 8.8.8.8:53\n", Model).unwrap();
+        assert_eq!(text_of(record, Model).as_deref(), Some(expected));
+        let direct = text_of("read-only allowlist 1\naddress 8.8.8.8:53\n", Model).unwrap();
         assert!(!direct.contains("needs="), "{direct}");
     }
 
@@ -230,18 +232,18 @@ mod tests {
                         address 1.1.1.1:443  the network is off\n\
                         To ask for more, call again with needs={\"network\":[\"HOST\"]} and a justification (one sentence \
                         for the person).";
-        assert_eq!(refused_text(record, Model).as_deref(), Some(expected));
+        assert_eq!(text_of(record, Model).as_deref(), Some(expected));
     }
 
     #[test]
     fn person_is_told_which_settings_permit_what_was_refused() {
         let record =
             "workspace-write allowlist 2\nwrite /etc/x\nname evil.example:443 not allowed\n";
-        let said = refused_text(record, Person).unwrap();
+        let said = text_of(record, Person).unwrap();
         let last = said.lines().last().unwrap();
         let expected = "To permit it, set in [sandbox] of config.toml: write = [\"/etc\"], allow = [\"evil.example\"]";
         assert_eq!(last, expected);
-        let said = refused_text("read-only off 1\naddress 1.1.1.1:443\n", Person).unwrap();
+        let said = text_of("read-only off 1\naddress 1.1.1.1:443\n", Person).unwrap();
         assert!(
             said.ends_with("config.toml: network = \"allowlist\""),
             "{said}"

@@ -35,6 +35,7 @@ use crate::screens::Screens;
 use crate::store::{Store, StoreReader, WakerRecord};
 use abide_session::daemon_record::OpenRecord;
 use abide_session::facts::{CpuSamples, Facts};
+use abide_session::sandbox::RefusalRecord;
 
 pub use abide_session::frame::Stdin;
 pub use launch_options::LaunchOptions;
@@ -213,7 +214,7 @@ impl Handle {
     }
 
     /// True if the record of a session's refusals has not been told yet in this form; it counts as told from now on.
-    pub fn tell_refusals(&self, id: SessionId, record: &str) -> bool {
+    pub fn tell_refusals(&self, id: SessionId, record: &RefusalRecord) -> bool {
         let mut hasher = std::hash::DefaultHasher::new();
         record.hash(&mut hasher);
         let hash = hasher.finish();

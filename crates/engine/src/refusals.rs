@@ -6,7 +6,7 @@ use std::io::Read;
 use abide_core::SandboxedBy;
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
-use abide_session::sandbox::REFUSED;
+use abide_session::sandbox::{REFUSED, RefusalRecord};
 
 use super::{Handle, SessionView};
 use crate::policy::audit::AuditEntry;
@@ -16,15 +16,15 @@ const MAX_RECORD: u64 = 256 << 10;
 /// File in the directory of a session whose refusals are in the audit log.
 const AUDITED: &str = "refused.audited";
 
-/// Record of a session as text. `None`: its sandbox has refused nothing, or it has none.
-pub fn record(view: &SessionView) -> Option<String> {
+/// Record of a session. `None`: its sandbox has refused nothing, or it has none.
+pub fn record(view: &SessionView) -> Option<RefusalRecord> {
     if view.sandboxed.as_ref()?.by == SandboxedBy::Off {
         return None;
     }
     let file = std::fs::File::open(view.folder.join(REFUSED)).ok()?;
     let mut bytes = Vec::new();
     file.take(MAX_RECORD).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    RefusalRecord::parse(&String::from_utf8_lossy(&bytes))
 }
 
 /// Copies the refusals of a session that has ended into the audit log, once: a session that ended without a daemon is
@@ -34,19 +34,21 @@ pub(crate) fn audit(handle: &Handle, view: &SessionView) {
     let Some(record) = record(view).filter(|_| !done.exists()) else {
         return;
     };
-    let mut lines = record.lines();
-    let why = lines.next().and_then(|head| {
-        let mut words = head.split(' ');
-        let (mode, network, count) = (words.next()?, words.next()?, words.next()?);
-        Some(format!("refused by {mode}, network {network}: {count}"))
-    });
+    let RefusalRecord {
+        mode,
+        network,
+        count,
+        entries,
+    } = record;
     let mask = Mask::of(handle.secrets(view.id));
     handle.audit().append(AuditEntry {
         event: "refused".into(),
         agent: view.state.agent.0.to_string(),
         command: mask.apply(view.state.command.to_string()),
-        commands: lines.map(|line| mask.apply(one_line(line))).collect(),
-        why,
+        commands: (entries.iter())
+            .map(|(kind, text)| mask.apply(one_line(&format!("{} {text}", kind.as_str()))))
+            .collect(),
+        why: Some(format!("refused by {mode}, network {network}: {count}")),
         ..AuditEntry::default()
     });
     // Without the file, the line is written again by the next daemon.

@@ -27,7 +27,7 @@ pub async fn serve(gate: Arc<Gate>, channel: OwnedFd) -> io::Result<()> {
         match channel.try_read(&mut request) {
             Ok(0) => return Ok(()),
             Ok(length) if request[..length] == *GATE_LIST => {
-                send(&channel, gate.refusals.for_keeper().as_bytes()).await?;
+                send(&channel, &gate.refusals.for_keeper()).await?;
             }
             Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

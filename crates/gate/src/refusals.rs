@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use abide_session::sandbox::RefusalKind;
 use tokio::sync::Notify;
 
 /// Entries of the list. What does not fit is counted.
@@ -87,26 +88,23 @@ impl Refusals {
 
     /// The list for the record of the session: the number of refusals, then one line for each entry of which the record
     /// has room.
-    pub fn for_keeper(&self) -> String {
+    pub fn for_keeper(&self) -> Vec<u8> {
         let Listed { entries, left_out } = self.listed();
         let refused = entries
             .iter()
             .filter(|entry| entry.outcome == Outcome::Refused);
         let count: u64 = refused.map(|entry| entry.count).sum();
-        let mut text = format!("{}\n", count + left_out);
+        let mut text = format!("{}\n", count + left_out).into_bytes();
         for entry in entries.iter().take(MAX_RECORDED) {
             let kind = match entry.outcome {
-                Outcome::Refused => "name",
-                Outcome::Failed => "failed",
+                Outcome::Refused => RefusalKind::Name,
+                Outcome::Failed => RefusalKind::Failed,
             };
             let port = entry
                 .port
                 .map_or_else(String::new, |port| format!(":{port}"));
-            text.push_str(&format!(
-                "{kind} {}{port} {}\n",
-                entry.name,
-                in_one_line(&entry.reason)
-            ));
+            let what = format!("{}{port} {}", entry.name, in_one_line(&entry.reason));
+            kind.append(what.as_bytes(), &mut text);
         }
         text
     }
@@ -144,7 +142,7 @@ mod tests {
         assert_eq!(listed.entries.len(), MAX_ENTRIES);
         assert_eq!(listed.left_out, 301 - MAX_ENTRIES as u64);
 
-        let text = refusals.for_keeper();
+        let text = String::from_utf8(refusals.for_keeper()).unwrap();
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("303"), "{text}");
         assert_eq!(lines.next(), Some("name evil.example:443 not allowed"));
@@ -161,7 +159,7 @@ mod tests {
             Some(80),
             "cannot connect: timed\nout",
         );
-        let expected = "0\nfailed late.example:80 cannot connect: timed out\n";
+        let expected = b"0\nfailed late.example:80 cannot connect: timed out\n";
         assert_eq!(refusals.for_keeper(), expected);
     }
 }

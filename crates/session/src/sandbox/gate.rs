@@ -20,6 +20,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use super::gate_sockets;
 use super::plan::GatePlan;
+use super::refusal_record::RefusalKind;
 use crate::fd_passing;
 use crate::resources::listen;
 
@@ -134,11 +135,11 @@ impl Gate {
 
     /// Refusals up to now. A gate that has ended, or does not answer, has lost its list: then this says so.
     pub fn listed(&mut self) -> Listed {
-        self.ask().unwrap_or_else(|_| Listed {
-            count: 0,
-            lines:
-                b"failed the network gate has ended early, so nothing outside could be reached\n"
-                    .to_vec(),
+        self.ask().unwrap_or_else(|_| {
+            let text = b"the network gate has ended early, so nothing outside could be reached";
+            let mut lines = Vec::new();
+            RefusalKind::Failed.append(text, &mut lines);
+            Listed { count: 0, lines }
         })
     }
 

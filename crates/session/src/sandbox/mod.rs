@@ -26,6 +26,7 @@ mod path_list;
 mod paths;
 mod plan;
 mod probe;
+mod refusal_record;
 mod refusals;
 mod rules;
 mod sockets;
@@ -44,7 +45,7 @@ pub(crate) use only_landlock::temporary_folder;
 pub use paths::{OWN_LAYERS, hidden_in_home};
 pub use plan::{ASK_OUTSIDE, Folder, GatePlan, Mode, Network, Plan};
 pub use probe::{Probed, probe};
-pub use refusals::FILE as REFUSED;
+pub use refusal_record::{FILE as REFUSED, RefusalKind, RefusalRecord};
 pub(crate) use refusals::{Refusals, Watched};
 pub use stored_layers::{
     StoredLayers, clean_layers, measure_layers, measured_size, remove_folder, stored_layers,

@@ -16,13 +16,12 @@ use super::absent_names::{AbsentNames, Making};
 use super::gate::Listed;
 use super::git::Protected;
 use super::plan::{Mode, Network, Plan};
+use super::refusal_record::{FILE, RefusalKind};
 use super::stored_layers::free_bytes;
 use super::supervision::Violation;
 use super::{layers, only_landlock};
 
-/// File in the session's directory, made only if there is something to tell.
-pub const FILE: &str = "refused";
-/// The same file while it is written.
+/// File of the record while it is written.
 const NEW_FILE: &str = "refused.new";
 
 /// Different refusals that are kept; all are counted.
@@ -268,32 +267,22 @@ impl Refusals {
         let mut text = format!("{} {} {count}\n", mode.as_str(), network.as_str()).into_bytes();
         text.extend_from_slice(&of_gate.lines);
         for address in &self.addresses {
-            text.extend_from_slice(format!("address {address}\n").as_bytes());
+            RefusalKind::Address.append(address.to_string().as_bytes(), &mut text);
         }
-        for path in &self.kept {
-            text.extend_from_slice(b"write ");
-            text.extend_from_slice(&in_one_line(path));
-        }
-        for path in &self.not_made {
-            text.extend_from_slice(b"make ");
-            text.extend_from_slice(&in_one_line(path));
-        }
-        for path in planted {
-            text.extend_from_slice(b"planted ");
-            text.extend_from_slice(&in_one_line(&path));
-        }
+        let mut append = |kind: RefusalKind, path: &Path| {
+            kind.append(path.as_os_str().as_bytes(), &mut text);
+        };
+        (self.kept.iter()).for_each(|path| append(RefusalKind::Write, path));
+        (self.not_made.iter()).for_each(|path| append(RefusalKind::Make, path));
+        (planted.iter()).for_each(|path| append(RefusalKind::Planted, path));
         if is_full {
-            text.extend_from_slice(b"full ");
-            text.extend_from_slice(&in_one_line(&self.watched.plan.layers));
+            append(RefusalKind::Full, &self.watched.plan.layers);
         }
         match &self.violation {
             Some(Violation::Layers { bytes, limit }) => {
-                text.extend_from_slice(format!("limit {bytes} {limit}\n").as_bytes());
+                RefusalKind::Limit.append(format!("{bytes} {limit}").as_bytes(), &mut text);
             }
-            Some(Violation::Made(path)) => {
-                text.extend_from_slice(b"removed ");
-                text.extend_from_slice(&in_one_line(path));
-            }
+            Some(Violation::Made(path)) => append(RefusalKind::Removed, path),
             None => {}
         }
         // Replaced whole: the daemon may read it at any time.
@@ -309,17 +298,6 @@ fn layers_are_full(layers: &Path) -> bool {
     let has_files = |found: rustix::fs::StatVfs| found.f_files == 0 || found.f_favail > 0;
     free_bytes(layers).is_some_and(|free| free < FULL)
         || rustix::fs::statvfs(layers).is_ok_and(|found| !has_files(found))
-}
-
-fn in_one_line(path: &Path) -> Vec<u8> {
-    let mut line: Vec<u8> = path.as_os_str().as_bytes().to_vec();
-    for byte in &mut line {
-        if *byte == b'\n' {
-            *byte = b'?';
-        }
-    }
-    line.push(b'\n');
-    line
 }
 
 /// Kind of a call that can make a file or folder.
