@@ -1,4 +1,4 @@
-//! Launch data of a command as bytes, for a command that another daemon may start.
+//! Launch data of a held command as bytes, which another daemon may read to start the command.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -7,94 +7,49 @@ use std::sync::Arc;
 use abide_core::SessionName;
 use abide_core::held::HeldCommand;
 use abide_output::secret_fingerprints::SecretFingerprints;
-use abide_session::frame::{InheritedLimits, ResourceLimit};
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use serde::{Deserialize, Serialize};
+use abide_session::codec::{Decoder, Encoder, Malformed};
+use abide_session::frame::InheritedLimits;
+use abide_session::sandbox::Plan;
 
 use crate::handle::{LaunchOptions, Stdin};
 use crate::sandbox::SandboxChoice;
-use abide_session::sandbox::Plan;
 
-#[derive(Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-struct Encoded {
-    argv: Option<Vec<String>>,
-    cwd: String,
-    env: Vec<(String, String)>,
-    stdin: EncodedStdin,
-    pty: Option<(u16, u16)>,
-    umask: Option<u32>,
-    limits: Vec<(u32, u64, u64)>,
-    secrets: String,
-    sandbox: EncodedSandbox,
-    name: Option<String>,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum EncodedStdin {
-    None,
-    Bytes(String),
-    Open,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum EncodedSandbox {
-    Off,
-    Plan(String),
-    Impossible(String),
-}
-
-fn encode(bytes: &[u8]) -> String {
-    BASE64_STANDARD.encode(bytes)
-}
-
-fn decode(text: &str) -> Option<Vec<u8>> {
-    BASE64_STANDARD.decode(text).ok()
-}
-
-fn os(text: &str) -> Option<OsString> {
-    decode(text).map(OsString::from_vec)
-}
+/// Version of the encoding: its first byte.
+const VERSION: u8 = 1;
 
 impl LaunchOptions {
     /// Launch data as bytes. Fingerprints of secrets are salted, so two launches with equal secrets have different bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let word = |word: &OsString| encode(word.as_bytes());
-        let inherited = self.inherited_limits.as_ref();
-        let limits = inherited.map(|inherited| inherited.limits.as_slice());
-        let encoded = Encoded {
-            argv: self
-                .argv
-                .as_ref()
-                .map(|argv| argv.iter().map(word).collect()),
-            cwd: encode(self.cwd.as_os_str().as_bytes()),
-            env: self
-                .env
-                .iter()
-                .map(|(name, value)| (word(name), word(value)))
-                .collect(),
-            stdin: match &self.stdin {
-                Stdin::None => EncodedStdin::None,
-                Stdin::Bytes(bytes) => EncodedStdin::Bytes(encode(bytes)),
-                Stdin::Open => EncodedStdin::Open,
-            },
-            pty: self.pty,
-            umask: inherited.map(|inherited| inherited.umask),
-            limits: (limits.unwrap_or_default().iter())
-                .map(|limit| (limit.resource, limit.soft, limit.hard))
-                .collect(),
-            secrets: encode(&self.secrets.to_bytes()),
-            sandbox: match &self.sandbox {
-                SandboxChoice::Off => EncodedSandbox::Off,
-                SandboxChoice::Plan(plan) => EncodedSandbox::Plan(encode(&plan.to_bytes())),
-                SandboxChoice::Impossible(why) => EncodedSandbox::Impossible(why.clone()),
-            },
-            name: self.name.as_ref().map(|name| name.as_str().to_owned()),
+        let mut bytes = vec![VERSION];
+        let mut to = Encoder(&mut bytes);
+        to.flag(self.argv.is_some());
+        if let Some(argv) = &self.argv {
+            to.u32(argv.len() as u32);
+            for word in argv {
+                to.bytes(word.as_bytes());
+            }
+        }
+        to.bytes(self.cwd.as_os_str().as_bytes());
+        to.u32(self.env.len() as u32);
+        for (name, value) in &self.env {
+            to.bytes(name.as_bytes()).bytes(value.as_bytes());
+        }
+        self.stdin.encode(&mut to);
+        to.flag(self.pty.is_some());
+        if let Some((cols, rows)) = self.pty {
+            to.u32(cols.into()).u32(rows.into());
+        }
+        to.bytes(&self.secrets.to_bytes());
+        match &self.sandbox {
+            SandboxChoice::Off => to.u8(0),
+            SandboxChoice::Plan(plan) => to.u8(1).bytes(&plan.to_bytes()),
+            SandboxChoice::Impossible(why) => to.u8(2).bytes(why.as_bytes()),
         };
-        serde_json::to_vec(&encoded).unwrap_or_default()
+        to.maybe_text(self.name.as_ref().map(SessionName::as_str));
+        if let Some(inherited) = &self.inherited_limits {
+            inherited.encode(&mut to);
+        }
+        bytes
     }
 
     /// Fingerprints of the secrets of a command that is held. None if its bytes are damaged.
@@ -105,55 +60,54 @@ impl LaunchOptions {
 
     /// Launch data from bytes. `None`: they are damaged, or another version wrote them.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let encoded: Encoded = serde_json::from_slice(bytes).ok()?;
-        let limits = encoded.limits.into_iter();
-        let limits = limits.map(|(resource, soft, hard)| ResourceLimit {
-            resource,
-            soft,
-            hard,
-        });
-        let limits: Vec<ResourceLimit> = limits.collect();
-        let argv = encoded
-            .argv
-            .map(|argv| argv.iter().map(|word| os(word)).collect());
-        let argv: Option<Option<Vec<OsString>>> = argv;
-        let env = encoded.env.iter();
-        let env: Option<Vec<_>> = env
-            .map(|(name, value)| Some((os(name)?, os(value)?)))
-            .collect();
-        Some(LaunchOptions {
-            argv: match argv {
-                Some(words) => Some(words?),
-                None => None,
-            },
-            cwd: os(&encoded.cwd)?.into(),
-            env: env?,
-            stdin: match encoded.stdin {
-                EncodedStdin::None => Stdin::None,
-                EncodedStdin::Bytes(text) => Stdin::Bytes(decode(&text)?),
-                EncodedStdin::Open => Stdin::Open,
-            },
-            pty: encoded.pty,
-            inherited_limits: encoded.umask.map(|umask| InheritedLimits { umask, limits }),
-            secrets: Arc::new(SecretFingerprints::from_bytes(&decode(&encoded.secrets)?)),
-            sandbox: match encoded.sandbox {
-                EncodedSandbox::Off => SandboxChoice::Off,
-                EncodedSandbox::Plan(text) => {
-                    SandboxChoice::Plan(Box::new(Plan::from_bytes(&decode(&text)?)?))
-                }
-                EncodedSandbox::Impossible(why) => SandboxChoice::Impossible(why),
-            },
-            // Only an approved command is started from bytes.
-            beyond_settings: None,
-            name: encoded.name.and_then(|name| SessionName::parse(&name).ok()),
-        })
+        let (&VERSION, rest) = bytes.split_first()? else {
+            return None;
+        };
+        let mut from = Decoder(rest);
+        let launch = decode(&mut from).ok()?;
+        from.0.is_empty().then_some(launch)
     }
+}
+
+fn decode(from: &mut Decoder<'_>) -> Result<LaunchOptions, Malformed> {
+    Ok(LaunchOptions {
+        argv: match from.flag()? {
+            true => Some(from.list(os)?),
+            false => None,
+        },
+        cwd: os(from)?.into(),
+        env: from.list(|from| Ok((os(from)?, os(from)?)))?,
+        stdin: Stdin::decode(from)?,
+        pty: match from.flag()? {
+            true => Some((from.u16()?, from.u16()?)),
+            false => None,
+        },
+        secrets: Arc::new(SecretFingerprints::from_bytes(from.bytes()?)),
+        sandbox: match from.u8()? {
+            0 => SandboxChoice::Off,
+            1 => {
+                let plan = Plan::from_bytes(from.bytes()?).ok_or(Malformed)?;
+                SandboxChoice::Plan(Box::new(plan))
+            }
+            2 => SandboxChoice::Impossible(from.text()?),
+            _ => return Err(Malformed),
+        },
+        name: (from.maybe_text()?).and_then(|name| SessionName::parse(&name).ok()),
+        inherited_limits: InheritedLimits::decode(from)?,
+        // Only an approved command is started from bytes.
+        beyond_settings: None,
+    })
+}
+
+fn os(from: &mut Decoder<'_>) -> Result<OsString, Malformed> {
+    Ok(OsString::from_vec(from.bytes()?.to_vec()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use abide_core::SandboxedBy;
+    use abide_session::frame::ResourceLimit;
     use abide_session::sandbox::{Folder, Mode, Network};
 
     #[test]
@@ -192,8 +146,11 @@ mod tests {
             beyond_settings: None,
             name: SessionName::parse("build").ok(),
         };
-        let back = LaunchOptions::from_bytes(&launch.to_bytes()).expect("launch data");
+        let bytes = launch.to_bytes();
+        let back = LaunchOptions::from_bytes(&bytes).expect("launch data");
         assert_eq!(format!("{back:?}"), format!("{launch:?}"));
+        assert!(LaunchOptions::from_bytes(&[&bytes[..], b"x"].concat()).is_none());
+        assert!(LaunchOptions::from_bytes(&bytes[..bytes.len() - 1]).is_none());
         assert!(LaunchOptions::from_bytes(b"{}").is_none());
     }
 }

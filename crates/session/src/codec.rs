@@ -1,4 +1,4 @@
-//! Encoding of numbers and byte strings in frames between daemon and keeper.
+//! Encoding of numbers and byte strings: in frames between daemon and keeper, and in launch data that the daemon stores.
 
 use abide_core::{Containment, End, Exit, Gap, Sandboxed, SandboxedBy};
 
@@ -15,34 +15,40 @@ impl std::fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 /// Appends values to a buffer.
-pub(super) struct Encoder<'a>(pub &'a mut Vec<u8>);
+pub struct Encoder<'a>(pub &'a mut Vec<u8>);
 
 impl Encoder<'_> {
+    /// Appends a byte.
     pub fn u8(&mut self, value: u8) -> &mut Self {
         self.0.push(value);
         self
     }
 
+    /// Appends a truth value as a byte.
     pub fn flag(&mut self, value: bool) -> &mut Self {
         self.u8(value.into())
     }
 
+    /// Appends a number in four bytes.
     pub fn u32(&mut self, value: u32) -> &mut Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
+    /// Appends a number in eight bytes.
     pub fn u64(&mut self, value: u64) -> &mut Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
+    /// Appends a byte string: its length in four bytes, and the bytes.
     pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
         self.u32(value.len() as u32);
         self.0.extend_from_slice(value);
         self
     }
 
+    /// Appends a number that may be absent.
     pub fn maybe_u64(&mut self, value: Option<u64>) -> &mut Self {
         match value {
             None => self.u8(0),
@@ -50,6 +56,7 @@ impl Encoder<'_> {
         }
     }
 
+    /// Appends a text that may be absent.
     pub fn maybe_text(&mut self, value: Option<&str>) -> &mut Self {
         match value {
             None => self.u8(0),
@@ -57,12 +64,12 @@ impl Encoder<'_> {
         }
     }
 
-    pub fn sandboxed(&mut self, sandboxed: &Sandboxed) -> &mut Self {
+    pub(super) fn sandboxed(&mut self, sandboxed: &Sandboxed) -> &mut Self {
         let gaps: Vec<u8> = sandboxed.gaps.iter().map(|gap| gap.code()).collect();
         self.u8(sandboxed.by.code()).bytes(&gaps)
     }
 
-    pub fn exit(&mut self, exit: Option<Exit>) -> &mut Self {
+    pub(super) fn exit(&mut self, exit: Option<Exit>) -> &mut Self {
         match exit {
             None => self.u8(0),
             Some(Exit::Code(code)) => self.u8(1).u32(code as u32),
@@ -72,7 +79,7 @@ impl Encoder<'_> {
 }
 
 /// Takes values from the front of a slice.
-pub(super) struct Decoder<'a>(pub &'a [u8]);
+pub struct Decoder<'a>(pub &'a [u8]);
 
 impl<'a> Decoder<'a> {
     fn raw(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
@@ -85,35 +92,43 @@ impl<'a> Decoder<'a> {
         self.raw(N)?.try_into().map_err(|_| Malformed)
     }
 
+    /// Takes a byte.
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(u8::from_le_bytes(self.fixed()?))
     }
 
+    /// Takes a truth value.
     pub fn flag(&mut self) -> Result<bool, Malformed> {
         Ok(self.u8()? != 0)
     }
 
+    /// Takes a number of four bytes that fits in two.
     pub fn u16(&mut self) -> Result<u16, Malformed> {
         u16::try_from(self.u32()?).map_err(|_| Malformed)
     }
 
+    /// Takes a number of four bytes.
     pub fn u32(&mut self) -> Result<u32, Malformed> {
         Ok(u32::from_le_bytes(self.fixed()?))
     }
 
+    /// Takes a number of eight bytes.
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         Ok(u64::from_le_bytes(self.fixed()?))
     }
 
+    /// Takes a byte string.
     pub fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let len = self.u32()? as usize;
         self.raw(len)
     }
 
+    /// Takes a byte string that is UTF-8.
     pub fn text(&mut self) -> Result<String, Malformed> {
         String::from_utf8(self.bytes()?.to_vec()).map_err(|_| Malformed)
     }
 
+    /// Takes a number that may be absent.
     pub fn maybe_u64(&mut self) -> Result<Option<u64>, Malformed> {
         Ok(match self.u8()? {
             0 => None,
@@ -121,6 +136,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
+    /// Takes a text that may be absent.
     pub fn maybe_text(&mut self) -> Result<Option<String>, Malformed> {
         match self.u8()? {
             0 => Ok(None),
@@ -142,7 +158,7 @@ impl<'a> Decoder<'a> {
         (0..count).map(|_| one(self)).collect()
     }
 
-    pub fn sandboxed(&mut self) -> Result<Sandboxed, Malformed> {
+    pub(super) fn sandboxed(&mut self) -> Result<Sandboxed, Malformed> {
         let by = SandboxedBy::from_code(self.u8()?).ok_or(Malformed)?;
         let gaps = self.bytes()?.iter();
         let gaps: Option<Vec<Gap>> = gaps.map(|code| Gap::from_code(*code)).collect();
@@ -150,7 +166,7 @@ impl<'a> Decoder<'a> {
         Ok(Sandboxed { by, gaps })
     }
 
-    pub fn exit(&mut self) -> Result<Option<Exit>, Malformed> {
+    pub(super) fn exit(&mut self) -> Result<Option<Exit>, Malformed> {
         Ok(match self.u8()? {
             0 => None,
             1 => Some(Exit::Code(self.u32()? as i32)),

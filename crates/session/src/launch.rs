@@ -87,15 +87,16 @@ pub struct ResourceLimit {
 }
 
 impl InheritedLimits {
-    fn encode(&self, to: &mut Encoder<'_>) {
+    /// Appends the limits. They must come last, because nothing tells where they are absent.
+    pub fn encode(&self, to: &mut Encoder<'_>) {
         to.u32(self.umask).u32(self.limits.len() as u32);
         for bound in &self.limits {
             to.u32(bound.resource).u64(bound.soft).u64(bound.hard);
         }
     }
 
-    /// Decodes the limits; older daemons do not send them.
-    fn decode(from: &mut Decoder<'_>) -> Result<Option<Self>, Malformed> {
+    /// Decodes the limits, if any bytes are left; older daemons do not send them.
+    pub fn decode(from: &mut Decoder<'_>) -> Result<Option<Self>, Malformed> {
         if from.0.is_empty() {
             return Ok(None);
         }
@@ -121,6 +122,27 @@ pub enum Stdin {
     Bytes(Vec<u8>),
     /// Bytes that are sent later, until the input is closed.
     Open,
+}
+
+impl Stdin {
+    /// Appends the standard input.
+    pub fn encode(&self, to: &mut Encoder<'_>) {
+        match self {
+            Stdin::None => to.u8(0),
+            Stdin::Bytes(bytes) => to.u8(1).bytes(bytes),
+            Stdin::Open => to.u8(2),
+        };
+    }
+
+    /// Decodes a standard input.
+    pub fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        Ok(match from.u8()? {
+            0 => Stdin::None,
+            1 => Stdin::Bytes(from.bytes()?.to_vec()),
+            2 => Stdin::Open,
+            _ => return Err(Malformed),
+        })
+    }
 }
 
 /// Size of a terminal.
@@ -168,11 +190,7 @@ impl Launch {
         for (name, value) in &self.env {
             to.bytes(name).bytes(value);
         }
-        match &self.stdin {
-            Stdin::None => to.u8(0),
-            Stdin::Bytes(bytes) => to.u8(1).bytes(bytes),
-            Stdin::Open => to.u8(2),
-        };
+        self.stdin.encode(to);
         match record.pty {
             None => to.u8(0),
             Some(size) => to.u8(1).u32(size.cols.into()).u32(size.rows.into()),
@@ -213,12 +231,7 @@ impl Launch {
         let argv = from.list(|from| Ok(from.bytes()?.to_vec()))?;
         let cwd = from.bytes()?.to_vec();
         let env = from.list(|from| Ok((from.bytes()?.to_vec(), from.bytes()?.to_vec())))?;
-        let stdin = match from.u8()? {
-            0 => Stdin::None,
-            1 => Stdin::Bytes(from.bytes()?.to_vec()),
-            2 => Stdin::Open,
-            _ => return Err(Malformed),
-        };
+        let stdin = Stdin::decode(from)?;
         let mut record = LaunchRecord {
             session,
             agent,

@@ -19,7 +19,7 @@ pub mod allocator;
 pub mod cgroup;
 mod child_input;
 mod clock;
-mod codec;
+pub mod codec;
 mod connection;
 mod crash;
 pub mod daemon_record;
