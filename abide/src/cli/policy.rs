@@ -239,7 +239,7 @@ pub fn audit(paths: &Paths, args: &AuditArgs) -> Result<u8, CliError> {
     }
     for entry in entries {
         if args.json.json {
-            let line = serde_json::to_string(&rules::audit_line(entry)).unwrap_or_default();
+            let line = serde_json::to_string(&entry).unwrap_or_default();
             super::print(format!("{line}\n").as_bytes())?;
             continue;
         }

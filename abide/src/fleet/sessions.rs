@@ -130,15 +130,10 @@ fn last_activity(row: &DirectoryRow) -> u64 {
 
 /// Processes that run in the background, as far as its machine can be asked.
 fn still_running(known: &Known) -> Vec<Process> {
-    let left = match (known.reach, known.row.facts.state) {
-        (Reach::Known, DirectoryState::Background) => known.row.facts.left.as_slice(),
-        _ => &[],
-    };
-    let left = left.iter().map(|process| Process {
-        pid: process.pid,
-        command: process.command.clone(),
-    });
-    left.collect()
+    match (known.reach, known.row.facts.state) {
+        (Reach::Known, DirectoryState::Background) => known.row.facts.left.clone(),
+        _ => Vec::new(),
+    }
 }
 
 fn seconds(millis: u64) -> f64 {

@@ -2,10 +2,11 @@
 //! words no rule names.
 
 use abide_api::{
-    AuditPage, AuditVerified, PolicyRemoved, PolicyRules, PolicyTest, PolicyTested, RefusalPage,
+    AuditLine, AuditPage, AuditVerified, PolicyRemoved, PolicyRules, PolicyTest, PolicyTested,
+    RefusalPage,
 };
 use abide_engine::config;
-use abide_engine::policy::audit::{AuditEntry, AuditLog};
+use abide_engine::policy::audit::AuditLog;
 use abide_output::mask::Mask;
 use axum::extract::{Path, State as Shared};
 use schemars::JsonSchema;
@@ -132,7 +133,7 @@ pub async fn audit(
         ),
     };
     let text = query.q.as_deref().map(SearchText::new);
-    let matches = move |entry: &AuditEntry| {
+    let matches = move |entry: &AuditLine| {
         let is_wanted =
             |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
         let parts = [
@@ -154,7 +155,7 @@ pub async fn audit(
     };
     let page = on_thread(&state, move |log| log.page(after.as_ref(), limit, matches)).await?;
     Ok(JsonResponse(AuditPage {
-        entries: page.entries.into_iter().map(rules::audit_line).collect(),
+        entries: page.entries,
         next: page.next.map(|next| next.to_string()),
     }))
 }

@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
-use abide_api::{ErrorCode, Id, NotStartedResult, NotStartedStatus, ToolOutput, ToolResult};
+use abide_api::{
+    AuditLine, ErrorCode, Id, NotStartedResult, NotStartedStatus, ToolOutput, ToolResult,
+};
 use abide_core::held::{Approval, NotStarted, WhyHeld};
 use abide_core::policy::{Action, Choice, Offer, Reason};
 use abide_core::request::Caller;
@@ -12,7 +14,6 @@ use abide_core::{
     Agent, Answer, Asking, Closing, Conversation, Millis, Outcome, QuestionId, Refusal, Request,
     SessionId, shorten,
 };
-use abide_engine::policy::audit::AuditEntry;
 use abide_engine::policy::{JudgedCommand, changes_commands, shown_rules};
 use abide_engine::{Handle, LaunchOptions, QuestionView, Stdin};
 use abide_output::mask::Mask;
@@ -101,19 +102,19 @@ impl CommandCaller<'_> {
             env: &self.given(launch),
             stdin: stdin.as_deref(),
         });
-        let entry = |event: &str| AuditEntry {
+        let entry = |event: &str| AuditLine {
             event: event.into(),
             agent: self.agent.0.to_string(),
             folder: launch.cwd.to_string_lossy().into_owned(),
             command: Mask::of(launch.secrets.clone()).apply(command.to_owned()),
-            ..AuditEntry::default()
+            ..AuditLine::default()
         };
         let unusable = |what: &str, why: String| {
             let sentence = format!(
                 "REFUSED: the {what} cannot be used: {}. Nothing was run. A person has to correct the file.",
                 one_line(&why)
             );
-            handle.audit().append(AuditEntry {
+            handle.audit().append(AuditLine {
                 why: Some(why),
                 ..entry("broken")
             });
@@ -132,7 +133,7 @@ impl CommandCaller<'_> {
         if let Some(more) = &launch.beyond_settings
             && action != Action::Deny
         {
-            handle.audit().append(AuditEntry {
+            handle.audit().append(AuditLine {
                 why: Some(more.clone()),
                 ..entry(Action::Ask.as_str())
             });
@@ -149,7 +150,7 @@ impl CommandCaller<'_> {
             (Some(reason), _) => reason,
         };
         let mask = Mask::of(launch.secrets.clone());
-        handle.audit().append(AuditEntry {
+        handle.audit().append(AuditLine {
             rule: Some(reason.name.clone()).filter(|name| !name.is_empty()),
             why: Some(reason.why.clone()),
             commands: judged
@@ -516,7 +517,7 @@ fn audit_answer(
         Some(held) => LaunchOptions::secrets_of_held(held),
         None => handle.secrets(state.session()),
     };
-    handle.audit().append(AuditEntry {
+    handle.audit().append(AuditLine {
         event: "answered".into(),
         agent: question.agent.0.to_string(),
         folder: (held.map(|held| held.approval.folder.to_string()))
@@ -534,7 +535,7 @@ fn audit_answer(
             .filter(|text| !text.is_empty())
             .into_iter()
             .collect(),
-        ..AuditEntry::default()
+        ..AuditLine::default()
     });
 }
 

@@ -7,7 +7,7 @@ use abide_api::{
 };
 use abide_core::Agent;
 use abide_core::policy::{Action, Rule, Source};
-use abide_engine::policy::audit::{AuditEntry, AuditLog};
+use abide_engine::policy::audit::AuditLog;
 use abide_engine::policy::{
     AllowedHost, BrokenPolicy, JudgedCommand, PolicyEvaluation, PolicyStore,
 };
@@ -116,33 +116,14 @@ pub(crate) fn tested(command: &str, judged: &PolicyEvaluation) -> PolicyTested {
 pub(crate) fn remove(store: &PolicyStore, audit: &AuditLog, name: &str) -> std::io::Result<bool> {
     let is_removed = store.remove(name)?;
     if is_removed {
-        audit.append(AuditEntry {
+        audit.append(AuditLine {
             event: "removed".into(),
             rule: Some(name.into()),
             by: Some("person".into()),
-            ..AuditEntry::default()
+            ..AuditLine::default()
         });
     }
     Ok(is_removed)
-}
-
-/// Line of the audit log.
-pub(crate) fn audit_line(entry: AuditEntry) -> AuditLine {
-    AuditLine {
-        at: entry.at,
-        event: entry.event,
-        agent: entry.agent,
-        folder: entry.folder,
-        command: entry.command,
-        commands: entry.commands,
-        rule: entry.rule,
-        why: entry.why,
-        question_id: entry.question_id,
-        answer: entry.answer,
-        by: entry.by,
-        added: entry.added,
-        previous: entry.previous,
-    }
 }
 
 /// Checks the chain of the audit log.

@@ -1,10 +1,10 @@
 //! Policy: commands of agents are refused, asked about or held before they are started.
 
 use abide::tools::{self, ToolStep};
+use abide_api::AuditLine;
 use abide_core::policy::Choice;
 use abide_core::request::Caller;
 use abide_core::{Answer, Asking, Outcome, QuestionId, Request};
-use abide_engine::policy::audit::AuditEntry;
 use serde_json::{Value, json};
 
 use crate::{Engine, with_engine};
@@ -115,7 +115,7 @@ fn command_that_no_rule_is_about_has_a_line_and_one_of_a_person_has_none() {
         assert_eq!(done.to_fields()["status"], "SUCCESS");
         let decided = engine.handle.audit().read(0, 100);
         assert_eq!(decided.len(), 2, "{decided:?}");
-        assert!(decided.iter().all(AuditEntry::is_unruled), "{decided:?}");
+        assert!(decided.iter().all(AuditLine::is_unruled), "{decided:?}");
         assert_eq!(decided[0].command, command);
         assert!(decided[1].command.ends_with("x… (1005 more characters)"));
     });

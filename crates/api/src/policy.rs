@@ -115,7 +115,7 @@ pub struct PolicyRemoved {
 }
 
 /// One line of the audit log: a decision about a command of an agent, written before the act.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct AuditLine {
     /// Time, in Unix milliseconds.
     pub at: u64,
@@ -123,16 +123,16 @@ pub struct AuditLine {
     /// `refused` (by the sandbox of a command that has ended).
     pub event: String,
     /// Agent that wants to run the command.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty", default)]
     pub agent: String,
     /// Working directory.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty", default)]
     pub folder: String,
     /// Command line, with secrets masked.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty", default)]
     pub command: String,
     /// Commands in it, or what the sandbox refused.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub commands: Vec<String>,
     /// Name of the rule that decided. An `allow` without a rule and a reason: no rule is about the command.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -150,10 +150,18 @@ pub struct AuditLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// Rules that the answer added.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub added: Vec<String>,
     /// Hash of the line before this one. Empty: this is the first line of the log.
+    #[serde(default)]
     pub previous: String,
+}
+
+impl AuditLine {
+    /// Returns whether a command was started because no rule is about it.
+    pub fn is_unruled(&self) -> bool {
+        self.event == "allow" && self.rule.is_none() && self.why.is_none()
+    }
 }
 
 /// Decisions, newest first.

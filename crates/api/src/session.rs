@@ -2,7 +2,7 @@
 
 use abide_core::SessionId;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Id;
 use crate::words::words;
@@ -44,7 +44,7 @@ pub struct SessionSummary {
 }
 
 /// A process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Process {
     /// Process id.
     pub pid: u32,

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use abide_api::AuditLine;
 use abide_core::session::Phase;
 use abide_core::time::Wall;
 use abide_core::timer::{self, Status};
@@ -19,7 +20,6 @@ use crate::config::Containment;
 use crate::event_loop::OpenCall;
 use crate::handle::{CallUpdate, Handle, LaunchOptions};
 use crate::keepers::RecoveredDetails;
-use crate::policy::audit::AuditEntry;
 use crate::published_state::{QuestionView, SessionView};
 use crate::sandbox::SandboxChoice;
 use crate::seams::{KeeperControl, ProbeControl};
@@ -448,7 +448,7 @@ impl Performer {
     /// Writes that a held command has expired into the audit log.
     fn audit_expired(&self, question: QuestionId) {
         let view = self.handle.published().question(question);
-        self.handle.audit().append(AuditEntry {
+        self.handle.audit().append(AuditLine {
             event: "expired".into(),
             agent: view
                 .as_ref()
@@ -458,7 +458,7 @@ impl Performer {
                 Mask::of(secrets.unwrap_or_default()).apply(view.command.to_string())
             }),
             question_id: Some(question.to_string()),
-            ..AuditEntry::default()
+            ..AuditLine::default()
         });
     }
 

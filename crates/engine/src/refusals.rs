@@ -3,13 +3,13 @@
 
 use std::io::Read;
 
+use abide_api::AuditLine;
 use abide_core::SandboxedBy;
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 use abide_session::sandbox::{REFUSED, RefusalRecord};
 
 use super::{Handle, SessionView};
-use crate::policy::audit::AuditEntry;
 
 /// Longest record that is read, in bytes: a record has at most 20 refusals, each with a path of at most 4 KiB.
 const MAX_RECORD: u64 = 256 << 10;
@@ -41,7 +41,7 @@ pub(crate) fn audit(handle: &Handle, view: &SessionView) {
         entries,
     } = record;
     let mask = Mask::of(handle.secrets(view.id));
-    handle.audit().append(AuditEntry {
+    handle.audit().append(AuditLine {
         event: "refused".into(),
         agent: view.state.agent.0.to_string(),
         command: mask.apply(view.state.command.to_string()),
@@ -49,7 +49,7 @@ pub(crate) fn audit(handle: &Handle, view: &SessionView) {
             .map(|(kind, text)| mask.apply(one_line(&format!("{} {text}", kind.as_str()))))
             .collect(),
         why: Some(format!("refused by {mode}, network {network}: {count}")),
-        ..AuditEntry::default()
+        ..AuditLine::default()
     });
     // Without the file, the line is written again by the next daemon.
     if let Err(fault) = std::fs::write(done, "") {

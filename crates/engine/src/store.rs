@@ -41,8 +41,8 @@ pub(crate) use postgres::{
     ShardRows, TIMELINE, text_array,
 };
 pub use postgres::{
-    DirectoryFacts, DirectoryRow, DirectoryState, InvalidAddress, LeftProcess, ServerFacts,
-    TimerElsewhere, TimerMarks,
+    DirectoryFacts, DirectoryRow, DirectoryState, InvalidAddress, ServerFacts, TimerElsewhere,
+    TimerMarks,
 };
 pub(crate) use postgres::{
     FrameTable, MAX_ENTRIES, MAX_FRAMES, StoredFrame, inspect, introduced_machines, leave,

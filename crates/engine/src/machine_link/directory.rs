@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_api::Process;
 use abide_core::session::Phase;
 use abide_core::{Exit, SessionId};
 use abide_output::mask::Mask;
@@ -15,9 +16,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::machines::OtherMachines;
 use crate::clock::{boot_id, pause};
-use crate::store::{
-    DirectoryFacts, DirectoryRow, DirectoryState, LeftProcess, MAX_ENTRIES, StoreFault,
-};
+use crate::store::{DirectoryFacts, DirectoryRow, DirectoryState, MAX_ENTRIES, StoreFault};
 use crate::{Change, Handle, PublishedState, SessionView};
 
 /// Time between two writes.
@@ -190,7 +189,7 @@ fn entry(handle: &Handle, view: &SessionView) -> DirectoryRow {
 }
 
 /// Processes that the leader of a session left, at most [`MAX_LEFT`].
-fn left_processes(view: &SessionView, shortened: impl Fn(String) -> String) -> Vec<LeftProcess> {
+fn left_processes(view: &SessionView, shortened: impl Fn(String) -> String) -> Vec<Process> {
     if !matches!(view.state.phase, Phase::Leftover { .. }) {
         return Vec::new();
     }
@@ -198,7 +197,7 @@ fn left_processes(view: &SessionView, shortened: impl Fn(String) -> String) -> V
         return Vec::new();
     };
     let left = tree::processes(&meta).into_iter().take(MAX_LEFT);
-    let left = left.map(|process| LeftProcess {
+    let left = left.map(|process| Process {
         pid: process.pid,
         // A process can set its name to anything, including control characters.
         command: shortened(one_line(&process.command)),

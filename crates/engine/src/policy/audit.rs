@@ -13,8 +13,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use abide_api::AuditLine;
 use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 pub use verify::{Verified, VerifyFault};
@@ -52,7 +52,7 @@ struct Today {
 #[derive(Debug, Default)]
 pub struct AuditPage {
     /// Lines, newest first.
-    pub entries: Vec<AuditEntry>,
+    pub entries: Vec<AuditLine>,
     /// Place from which older lines are read. `None`: there are none.
     pub next: Option<AuditPlace>,
     /// Place of the last line of the page.
@@ -88,53 +88,6 @@ impl std::str::FromStr for AuditPlace {
     }
 }
 
-/// One decision.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub struct AuditEntry {
-    /// Time, in Unix milliseconds.
-    pub at: u64,
-    /// `allow`, `ask`, `deny`, `broken` (the rules cannot be used), `answered`, `expired`, `removed` (a rule) or
-    /// `refused` (by the sandbox of a command that has ended).
-    pub event: String,
-    /// Agent that wants to run the command.
-    #[serde(skip_serializing_if = "String::is_empty", default)]
-    pub agent: String,
-    #[serde(skip_serializing_if = "String::is_empty", default)]
-    pub folder: String,
-    /// Command line, with secrets masked.
-    #[serde(skip_serializing_if = "String::is_empty", default)]
-    pub command: String,
-    /// Commands in it, or what the sandbox refused.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub commands: Vec<String>,
-    /// Name of the rule that decided.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub rule: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub why: Option<String>,
-    /// Question that was asked or answered.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub question_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub answer: Option<String>,
-    /// Channel of the answer: `person` or `client`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub by: Option<String>,
-    /// Rules that the answer added.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub added: Vec<String>,
-    /// Hash of the line before this one. Empty: this is the first line of the log.
-    #[serde(default)]
-    pub previous: String,
-}
-
-impl AuditEntry {
-    /// Returns whether a command was started because no rule is about it.
-    pub fn is_unruled(&self) -> bool {
-        self.event == "allow" && self.rule.is_none() && self.why.is_none()
-    }
-}
-
 impl AuditLog {
     /// Log in this directory, which is created when the first line is written.
     pub fn new(folder: PathBuf) -> Self {
@@ -145,9 +98,9 @@ impl AuditLog {
     }
 
     /// Appends a decision, with the present time. A log that cannot be written is reported in the daemon's log.
-    pub fn append(&self, entry: AuditEntry) {
+    pub fn append(&self, entry: AuditLine) {
         let at = SystemClock.now().wall.0;
-        if let Err(fault) = self.write(AuditEntry { at, ..entry }) {
+        if let Err(fault) = self.write(AuditLine { at, ..entry }) {
             tracing::error!(
                 "cannot write the audit log in {}: {fault}",
                 self.folder.display()
@@ -155,7 +108,7 @@ impl AuditLog {
         }
     }
 
-    fn write(&self, mut entry: AuditEntry) -> io::Result<()> {
+    fn write(&self, mut entry: AuditLine) -> io::Result<()> {
         let day = entry.at / DAY;
         let mut today = lock(&self.today);
         let today = match &mut *today {
@@ -199,7 +152,7 @@ impl AuditLog {
         &self,
         after: Option<&AuditPlace>,
         most: usize,
-        matches: impl Fn(&AuditEntry) -> bool,
+        matches: impl Fn(&AuditLine) -> bool,
     ) -> AuditPage {
         let mut page = AuditPage::default();
         let files = names(&self.folder).into_iter().rev();
@@ -237,7 +190,7 @@ impl AuditLog {
     }
 
     /// Lines from this time on, oldest first, at most `most`: the newest ones. A line that is not valid is skipped.
-    pub fn read(&self, since: u64, most: usize) -> Vec<AuditEntry> {
+    pub fn read(&self, since: u64, most: usize) -> Vec<AuditLine> {
         self.read_matching(since, most, |_| true)
     }
 
@@ -246,8 +199,8 @@ impl AuditLog {
         &self,
         since: u64,
         most: usize,
-        matches: impl Fn(&AuditEntry) -> bool,
-    ) -> Vec<AuditEntry> {
+        matches: impl Fn(&AuditLine) -> bool,
+    ) -> Vec<AuditLine> {
         let first = file_name(since / DAY);
         let mut entries = std::collections::VecDeque::new();
         for name in names(&self.folder)
@@ -258,7 +211,7 @@ impl AuditLog {
                 continue;
             };
             for line in io::BufReader::new(file).lines().map_while(Result::ok) {
-                let Ok(entry) = serde_json::from_str::<AuditEntry>(&line) else {
+                let Ok(entry) = serde_json::from_str::<AuditLine>(&line) else {
                     continue;
                 };
                 if entry.at >= since && matches(&entry) {
@@ -274,7 +227,7 @@ impl AuditLog {
 }
 
 impl Today {
-    fn append(&mut self, entry: &mut AuditEntry, folder: &Path) -> io::Result<()> {
+    fn append(&mut self, entry: &mut AuditLine, folder: &Path) -> io::Result<()> {
         let length = self.file.metadata()?.len();
         let mut lines = Vec::new();
         if length != self.length {

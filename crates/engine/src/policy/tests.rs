@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use abide_api::AuditLine;
+
 use super::*;
 use crate::clock::Clock;
 
@@ -233,10 +235,10 @@ fn three_lines(folder: &Path) -> audit::AuditLog {
 }
 
 fn append(log: &audit::AuditLog, command: &str) {
-    log.append(audit::AuditEntry {
+    log.append(AuditLine {
         event: "deny".into(),
         command: command.into(),
-        ..audit::AuditEntry::default()
+        ..AuditLine::default()
     });
 }
 
@@ -270,7 +272,7 @@ fn audit_chain_holds_over_writers_interrupted_lines_and_days() {
     assert_eq!((found.lines, found.torn), (7, 1));
     std::fs::rename(&file, folder.path().join("2020-01-01.jsonl")).expect("an older file");
     let later = audit::AuditLog::new(folder.path().to_owned());
-    later.append(audit::AuditEntry::default());
+    later.append(AuditLine::default());
     // The file of another day is older than 90 days and is removed: the chain begins later.
     let found = later.verify().expect("a chain");
     assert_eq!((found.lines, found.older_removed), (1, false));

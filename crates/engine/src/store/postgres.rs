@@ -32,7 +32,7 @@ use abide_core::timer::Anchor;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub(crate) use directory::MAX_ENTRIES;
-pub use directory::{DirectoryFacts, DirectoryRow, DirectoryState, LeftProcess, TimerElsewhere};
+pub use directory::{DirectoryFacts, DirectoryRow, DirectoryState, TimerElsewhere};
 pub(crate) use frames::{FrameTable, MAX_FRAMES, StoredFrame};
 pub use joining::ServerFacts;
 pub(crate) use joining::{inspect, introduced_machines, leave};

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, BufRead};
 use std::path::Path;
 
-use super::{AuditEntry, AuditLog, hash, names};
+use abide_api::AuditLine;
+
+use super::{AuditLog, hash, names};
 
 /// A chain without a break.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,7 +56,7 @@ impl AuditLog {
             })?;
             for (at, line) in each.into_iter().enumerate() {
                 let place = (file.clone(), at as u64 + 1);
-                match serde_json::from_slice::<AuditEntry>(&line) {
+                match serde_json::from_slice::<AuditLine>(&line) {
                     Ok(entry) => {
                         let is_first = found.lines == 0;
                         if is_first {

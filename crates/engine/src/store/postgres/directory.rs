@@ -1,6 +1,7 @@
 //! Directory of the sessions of all machines. Each machine writes its own rows, late and together: nothing that happens
 //! to a session waits for them. A machine that is asked about a session elsewhere finds its owner here.
 
+use abide_api::Process;
 use abide_core::fleet::MachineId;
 use abide_core::fleet::row::{Claim, Introduction, Standing};
 use abide_core::timer::Kind;
@@ -67,15 +68,6 @@ pub enum DirectoryState {
     Failed,
 }
 
-/// Process that runs though the leader of its session has ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftProcess {
-    /// Process id on its machine.
-    pub pid: u32,
-    /// Command line.
-    pub command: String,
-}
-
 /// Facts of a session that no statement searches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirectoryFacts {
@@ -90,7 +82,7 @@ pub struct DirectoryFacts {
     pub last_activity: u64,
     /// Processes that the leader left and that run.
     #[serde(default)]
-    pub left: Vec<LeftProcess>,
+    pub left: Vec<Process>,
     /// Exit code.
     pub exit_code: Option<i32>,
     /// Signal.
