@@ -106,14 +106,6 @@ fn reach_of(state: &FleetState, row: &DirectoryRow) -> Reach {
     }
 }
 
-/// True if its processes run, as far as its machine has said.
-fn is_alive(row: &DirectoryRow) -> bool {
-    match row.facts.state {
-        DirectoryState::Running | DirectoryState::Background => true,
-        DirectoryState::Ended | DirectoryState::Failed => false,
-    }
-}
-
 /// Cause of its end. A word of a later version is left out.
 fn end(row: &DirectoryRow) -> Option<SessionEnd> {
     let word = row.facts.end.clone()?;
@@ -192,34 +184,30 @@ fn session(known: &Known, now: u64) -> Session {
 }
 
 fn listed_session(known: &Known, now: u64) -> ListedSession {
-    let row = &known.row;
-    let facts = &row.facts;
-    let state = match (is_alive(row), known.reach) {
-        (true, Reach::Unreachable { .. }) => SessionState::Unreachable,
-        (true, Reach::Lost(_)) => SessionState::Lost,
-        _ => match facts.state {
-            DirectoryState::Running => SessionState::Running,
-            DirectoryState::Background => SessionState::Background,
-            DirectoryState::Ended => SessionState::Ended,
-            DirectoryState::Failed => SessionState::Failed,
-        },
-    };
-    let active = last_activity(row);
+    let session = session(known, now);
+    let summary = session.summary;
     ListedSession {
-        session_id: Id(row.id),
-        command: row.command.chars().take(COMMAND).collect(),
-        state,
-        age: seconds(now.saturating_sub(facts.created_at)),
-        last_activity: seconds(now.saturating_sub(active)),
-        agent: row.agent.clone(),
-        cwd: facts.cwd.clone(),
-        pty: facts.pty,
-        exit_code: facts.exit_code,
-        signal: facts.signal,
-        end: end(row),
-        started_by: facts.started_by.clone(),
-        damaged: None,
-        machine: Some(known.machine.clone()),
-        as_of: Some(known.as_of),
+        session_id: summary.session_id,
+        command: session.command.chars().take(COMMAND).collect(),
+        state: match (session.status, known.row.facts.state) {
+            (SessionStatus::Unreachable, _) => SessionState::Unreachable,
+            (SessionStatus::Lost, _) => SessionState::Lost,
+            (_, DirectoryState::Running) => SessionState::Running,
+            (_, DirectoryState::Background) => SessionState::Background,
+            (_, DirectoryState::Ended) => SessionState::Ended,
+            (_, DirectoryState::Failed) => SessionState::Failed,
+        },
+        age: seconds(now.saturating_sub(session.created_at)),
+        last_activity: seconds(now.saturating_sub(session.last_activity)),
+        agent: session.agent,
+        cwd: session.cwd,
+        pty: session.pty,
+        exit_code: summary.exit_code,
+        signal: summary.signal,
+        end: summary.end,
+        started_by: summary.started_by,
+        damaged: summary.damaged,
+        machine: session.machine,
+        as_of: session.as_of,
     }
 }
