@@ -212,7 +212,7 @@ impl FrontState {
                 .all(|request| request.number != opening.number)
         });
         self.ignored_answer = opening.as_ref().map(|opening| opening.id.clone());
-        let sent = |line: &&PendingRequest| line.replay != ReplayState::HeldBack;
+        let sent = |line: &&PendingRequest| line.replay != ReplayState::Suspected;
         let cancelled = std::mem::take(&mut self.cancelled);
         let unanswered = || self.unanswered.iter().filter(sent);
         let replayed = || {

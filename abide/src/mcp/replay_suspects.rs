@@ -38,7 +38,7 @@ pub enum ReplayState {
     /// Sent again over this connection, and the daemon has not yet confirmed that it is alive.
     Unconfirmed,
     /// Suspected, and not sent over this connection yet.
-    HeldBack,
+    Suspected,
 }
 
 /// Control line that asks the daemon to confirm that it is alive.
@@ -61,7 +61,7 @@ impl FrontState {
         for line in &mut self.unanswered {
             let suspected = line.stops >= SUSPECT_AFTER && Some(line.number) != opening;
             line.replay = match suspected {
-                true => ReplayState::HeldBack,
+                true => ReplayState::Suspected,
                 false => ReplayState::Unconfirmed,
             };
         }
@@ -75,8 +75,8 @@ impl FrontState {
                 (line.replay, line.stops) = (ReplayState::Settled, 0);
             }
         }
-        let held_back = |line: &&mut PendingRequest| line.replay == ReplayState::HeldBack;
-        if let Some(line) = self.unanswered.iter_mut().find(held_back) {
+        let is_suspected = |line: &&mut PendingRequest| line.replay == ReplayState::Suspected;
+        if let Some(line) = self.unanswered.iter_mut().find(is_suspected) {
             line.replay = ReplayState::Unconfirmed;
             let mut lines = ControlLine::Again(line.number).line().into_bytes();
             lines.extend_from_slice(&line.bytes);
@@ -91,8 +91,8 @@ impl FrontState {
             match line.replay {
                 ReplayState::Unconfirmed => line.stops += 1,
                 // The daemon went away without having received this request.
-                ReplayState::HeldBack if !self.alive => line.stops = 0,
-                ReplayState::HeldBack | ReplayState::Settled => {}
+                ReplayState::Suspected if !self.alive => line.stops = 0,
+                ReplayState::Suspected | ReplayState::Settled => {}
             }
         }
         let too_often = |line: &mut PendingRequest| line.stops >= STOP_LIMIT;

@@ -144,7 +144,7 @@ pub struct ToolCall {
     ready: Option<ToolResult>,
     /// Messages that are appended to the result, with the pending read that delivers them.
     appended: Option<(PendingCall, Vec<ReturnedMessage>)>,
-    held: HeldResources,
+    after_send: AfterSend,
     stopwatch: Option<call_metrics::CallStopwatch>,
 }
 
@@ -204,7 +204,7 @@ struct FinishedCall {
     result: ToolResult,
     /// Subjects that the result reports, so that messages about them need not be appended.
     reports: Vec<About>,
-    held: HeldResources,
+    after_send: AfterSend,
 }
 
 impl From<ToolResult> for FinishedCall {
@@ -212,7 +212,7 @@ impl From<ToolResult> for FinishedCall {
         FinishedCall {
             result,
             reports: Vec::new(),
-            held: HeldResources::default(),
+            after_send: AfterSend::default(),
         }
     }
 }
@@ -220,7 +220,7 @@ impl From<ToolResult> for FinishedCall {
 /// Resources that are released after the result has been sent: closing files and writing read cursors takes
 /// time that the caller must not wait for.
 #[derive(Default)]
-struct HeldResources {
+struct AfterSend {
     _values: Option<Box<dyn Send>>,
 }
 
@@ -236,16 +236,16 @@ impl FinishedCall {
     /// Holds one more value, which is dropped last.
     fn with(self, more: impl Send + 'static) -> Self {
         FinishedCall {
-            held: HeldResources::of((self.held, more)),
+            after_send: AfterSend::of((self.after_send, more)),
             ..self
         }
     }
 }
 
-impl HeldResources {
-    fn of(held: impl Send + 'static) -> Self {
-        HeldResources {
-            _values: Some(Box::new(held)),
+impl AfterSend {
+    fn of(values: impl Send + 'static) -> Self {
+        AfterSend {
+            _values: Some(Box::new(values)),
         }
     }
 }
@@ -273,7 +273,7 @@ impl Receipt {
         if let Some((appended, _)) = call.appended {
             appended.delivered();
         }
-        drop(call.held);
+        drop(call.after_send);
     }
 }
 
@@ -431,7 +431,7 @@ impl ToolCall {
             reports: Vec::new(),
             ready: None,
             appended: None,
-            held: HeldResources::default(),
+            after_send: AfterSend::default(),
             stopwatch: None,
         }
     }
@@ -480,7 +480,7 @@ impl ToolCall {
                     if let Some(stopwatch) = self.stopwatch.take() {
                         stopwatch.end();
                     }
-                    self.held = finished.held;
+                    self.after_send = finished.after_send;
                     self.reports = finished.reports;
                     self.ready = Some(finished.result);
                 }
@@ -600,7 +600,7 @@ impl EngineCall {
             result,
             reports,
             // Read cursors that the result moves are written after it has been sent.
-            held: HeldResources::of(record),
+            after_send: AfterSend::of(record),
         }))
     }
 

@@ -30,8 +30,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::refused_text::{RefusalReader, refused_text};
 use super::{
-    BadInput, Context, FinishedCall, HeldResources, ToolStep, output, refusal_code, refusals,
-    report,
+    AfterSend, BadInput, Context, FinishedCall, ToolStep, output, refusal_code, refusals, report,
 };
 use abide_engine::{Handle, PendingCall, SessionView};
 use abide_session::daemon_record::RequestName;

@@ -14,7 +14,7 @@ use abide_session::daemon_record::OpenRecord;
 use super::reading::Reading;
 use super::tail::Found;
 use super::{
-    ActionRunner, BadInput, FinishedAction, FinishedCall, HeldResources, SessionRef, unreadable,
+    ActionRunner, AfterSend, BadInput, FinishedAction, FinishedCall, SessionRef, unreadable,
 };
 use crate::tools::args::pattern;
 use crate::tools::position::CallerPosition;
@@ -114,11 +114,11 @@ impl ActionRunner {
         // dropped now, so that this end does not count as reported.
         let guard = self.context.client.is_some().then_some(guard);
         // Dropped in this order: cursors are written first, files are closed last.
-        let held = HeldResources::of((record, guard, reading));
+        let after_send = AfterSend::of((record, guard, reading));
         FinishedCall {
             result,
             reports: Vec::new(),
-            held,
+            after_send,
         }
     }
 

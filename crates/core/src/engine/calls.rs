@@ -333,8 +333,8 @@ impl Engine {
     fn set_deadline(&mut self, step: &mut Step<'_>, session: SessionId, deadline: Millis) {
         match self.sessions.get_mut(&session) {
             Some(entry) if entry.session.phase == Phase::Starting => {
-                entry.held_deadline = Some(step.now.mono + deadline);
-                entry.deadline = entry.held_deadline;
+                entry.deadline_after_start = Some(step.now.mono + deadline);
+                entry.deadline = entry.deadline_after_start;
             }
             Some(entry) => {
                 entry.deadline = Some(step.now.mono + deadline);

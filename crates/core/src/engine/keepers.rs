@@ -21,11 +21,11 @@ impl Engine {
             quiet_since: step.now.mono,
             ending: entry.kill_reason,
         };
-        let held = entry.held_deadline.take();
-        entry.deadline = held.or_else(|| Some(step.now.mono + entry.limit?));
+        let moved = entry.deadline_after_start.take();
+        entry.deadline = moved.or_else(|| Some(step.now.mono + entry.limit?));
         let kill_reason = entry.kill_reason;
         entry.killed = kill_reason.map(|_| step.now.mono);
-        if let Some(at) = held {
+        if let Some(at) = moved {
             step.push(Effect::SetDeadline {
                 session: id,
                 deadline: at.since(step.now.mono),

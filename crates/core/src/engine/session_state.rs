@@ -44,7 +44,7 @@ pub(super) struct SessionState {
     /// Deadline with which the session is started, from its start on.
     pub limit: Option<Millis>,
     /// Deadline that was moved before the command had started.
-    pub held_deadline: Option<Mono>,
+    pub deadline_after_start: Option<Mono>,
     /// Deadline.
     pub deadline: Option<Mono>,
     /// Time of the decision to kill.
@@ -113,7 +113,7 @@ impl SessionState {
             ending_undelivered: false,
             answers_to_owner: 0,
             limit: None,
-            held_deadline: None,
+            deadline_after_start: None,
             deadline: None,
             killed: None,
             overdue: None,

@@ -20,7 +20,7 @@ use super::{Screen, Size};
 pub struct CompactScreen {
     size: Size,
     paint: Vec<u8>,
-    held: Vec<u8>,
+    incomplete_sequence: Vec<u8>,
 }
 
 impl CompactScreen {
@@ -29,7 +29,7 @@ impl CompactScreen {
         CompactScreen {
             size: size.clamped(),
             paint: Vec::new(),
-            held: Vec::new(),
+            incomplete_sequence: Vec::new(),
         }
     }
 
@@ -37,7 +37,7 @@ impl CompactScreen {
     pub fn expand(&self) -> Screen {
         let mut screen = Screen::new(self.size);
         screen.replay(&self.paint);
-        screen.replay(&self.held);
+        screen.replay(&self.incomplete_sequence);
         screen
     }
 
@@ -48,7 +48,7 @@ impl CompactScreen {
 
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.paint.len() + self.held.len()
+        self.paint.len() + self.incomplete_sequence.len()
     }
 
     pub fn size(&self) -> Size {
@@ -59,7 +59,7 @@ impl CompactScreen {
 impl Screen {
     pub fn compact(mut self) -> CompactScreen {
         let size = self.size();
-        let held = std::mem::take(&mut self.held);
+        let incomplete_sequence = std::mem::take(&mut self.incomplete_sequence);
         let mode = *self.term.mode();
         let title = self.events.lock().title.clone();
         let front = Buffer::of(&self);
@@ -96,7 +96,11 @@ impl Screen {
         }
         let mut paint = paint.out;
         paint.shrink_to_fit();
-        CompactScreen { size, paint, held }
+        CompactScreen {
+            size,
+            paint,
+            incomplete_sequence,
+        }
     }
 
     /// Top and bottom row of the scrolling region. Moves the cursor.

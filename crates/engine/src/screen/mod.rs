@@ -124,7 +124,7 @@ pub struct Screen {
     guard: Guard,
     events: TermEvents,
     /// Begin of a sequence or character whose end has not arrived.
-    held: Vec<u8>,
+    incomplete_sequence: Vec<u8>,
     since_mark_check: usize,
 }
 
@@ -142,14 +142,14 @@ impl Screen {
             parser: Processor::new(),
             guard: Guard::default(),
             events,
-            held: Vec::new(),
+            incomplete_sequence: Vec::new(),
             since_mark_check: 0,
         }
     }
 
     /// Feeds output, and returns the replies of the terminal.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut all = std::mem::take(&mut self.held);
+        let mut all = std::mem::take(&mut self.incomplete_sequence);
         all.extend_from_slice(bytes);
         let whole = all.len() - tokenizer::incomplete_suffix_len(&all);
         let size = self.size();
@@ -167,7 +167,7 @@ impl Screen {
             }
         }
         all.drain(..whole);
-        self.held = all;
+        self.incomplete_sequence = all;
         std::mem::take(&mut self.events.lock().replies)
     }
 

@@ -13,7 +13,7 @@ const ESC: u8 = 0x1b;
 pub struct ModeScanner {
     tokenizer: Tokenizer,
     /// Sequence whose end has not arrived.
-    held: Vec<u8>,
+    incomplete_sequence: Vec<u8>,
 }
 
 impl ModeScanner {
@@ -29,20 +29,20 @@ impl ModeScanner {
             let byte = bytes[0];
             bytes = &bytes[1..];
             if byte == ESC {
-                self.held.clear();
+                self.incomplete_sequence.clear();
             }
             let token = self.tokenizer.step(byte);
-            if token != Token::Control && self.held.len() < SEQUENCE {
-                self.held.push(byte);
+            if token != Token::Control && self.incomplete_sequence.len() < SEQUENCE {
+                self.incomplete_sequence.push(byte);
             }
             let lasts = match token {
-                Token::CsiEnd => is_private_mode(&self.held),
+                Token::CsiEnd => is_private_mode(&self.incomplete_sequence),
                 // Full reset, and the two keypad modes.
                 Token::EscapeEnd(0) => matches!(byte, b'c' | b'=' | b'>'),
                 _ => false,
             };
             if lasts {
-                on(&self.held);
+                on(&self.incomplete_sequence);
             }
         }
     }

@@ -603,17 +603,17 @@ impl WakerTask {
 
     /// Records that the budget holds messages back, and until when.
     async fn record_budget_delay(&mut self) {
-        let mut held = Vec::new();
+        let mut delayed = Vec::new();
         for ((index, ..), state) in &mut self.wakers {
             let until = state.waker.budget_delay();
             if until != state.budget_delay {
                 state.budget_delay = until;
                 let messages = state.waker.waiting().collect::<Vec<_>>();
-                held.extend(until.map(|until| (*index, until, messages)));
+                delayed.extend(until.map(|until| (*index, until, messages)));
             }
         }
         let mut deliveries = Vec::new();
-        for (index, until, messages) in held {
+        for (index, until, messages) in delayed {
             let Some(config) = self.configured.get(index) else {
                 continue;
             };
@@ -622,12 +622,12 @@ impl WakerTask {
                 "held back: at most {} per hour (most_per_hour)",
                 config.most_per_hour
             );
-            let held = |before| Delivery {
+            let delivery = |before| Delivery {
                 fault: Some(fault.clone()),
                 next_ms,
                 ..before
             };
-            deliveries.extend(self.deliveries(config, &messages, held).await);
+            deliveries.extend(self.deliveries(config, &messages, delivery).await);
         }
         if !deliveries.is_empty() {
             self.record(WakerRecord::Deliveries(deliveries)).await;
