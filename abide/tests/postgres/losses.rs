@@ -47,7 +47,9 @@ fn f4_timer_that_is_due_soon_is_stored_together_with_the_fast_pace() {
 #[test]
 fn f21_machine_that_is_stopped_past_its_death_and_goes_on_completes_nothing_twice() {
     let server = Server::start();
-    let (one, _two) = (soon_back(&server.url(), "one"), machine(&server, "two"));
+    // A machine that was cut off would wait for an hour.
+    let one = back_after(&server.url(), "one", 3_600);
+    let _two = machine(&server, "two");
     let id = make_due(&one, 3.0, None);
     let daemon = Process::on(one.pid());
     daemon.send(Signal::STOP);
@@ -73,10 +75,11 @@ fn f16_timer_of_a_machine_that_hears_no_answers_completes_once() {
     timer_of_a_cut_machine_completes_once(Mode::DropAnswers);
 }
 
-/// Daemon with this name at this address, started. It asks for its timers soon after it was taken for dead.
-fn soon_back(url: &str, name: &str) -> Abide {
+/// Daemon with this name at this address, started. It asks for its timers this many seconds after it was cut off.
+fn back_after(url: &str, name: &str, seconds: u32) -> Abide {
     let abide = at(url);
-    let config = format!("store = {url:?}\nmachine = {name:?}\n[fleet]\nreturn_after = 1\n");
+    let config =
+        format!("store = {url:?}\nmachine = {name:?}\n[fleet]\nreturn_after = {seconds}\n");
     std::fs::write(abide.path("config.toml"), config).expect("a configuration");
     abide.start();
     abide
@@ -85,7 +88,7 @@ fn soon_back(url: &str, name: &str) -> Abide {
 fn timer_of_a_cut_machine_completes_once(mode: Mode) {
     let server = Server::start();
     let proxy = Proxy::to(server.socket());
-    let one = soon_back(&proxy.url(), "one");
+    let one = back_after(&proxy.url(), "one", 1);
     joined(&server, "one");
     let _two = machine(&server, "two");
     let id = make_due(&one, 3.0, None);
@@ -150,8 +153,8 @@ fn f12_timers_of_a_second_primary_are_written_to_the_one_that_stays() {
     let mut old = Server::start();
     let new = old.standby();
     let (left, right) = (Proxy::to(old.socket()), Proxy::to(old.socket()));
-    let one = soon_back(&left.url(), "one");
-    let two = soon_back(&right.url(), "two");
+    let one = back_after(&left.url(), "one", 1);
+    let two = back_after(&right.url(), "two", 1);
     joined(&old, "one");
     joined(&old, "two");
     let mut known = vec![
@@ -192,8 +195,8 @@ fn f12_timer_that_completes_on_both_primaries_is_marked_on_the_new_one() {
     let old = Server::start();
     let new = old.standby();
     let (left, right) = (Proxy::to(old.socket()), Proxy::to(old.socket()));
-    let one = soon_back(&left.url(), "one");
-    let _two = soon_back(&right.url(), "two");
+    let one = back_after(&left.url(), "one", 1);
+    let _two = back_after(&right.url(), "two", 1);
     joined(&old, "one");
     joined(&old, "two");
     let id = make_due(&one, 12.0, None);

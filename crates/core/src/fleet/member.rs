@@ -106,6 +106,11 @@ pub struct Member {
     waiting: bool,
     fenced: Option<Boot>,
     stable_since: Option<Boot>,
+    /// Time of the next step, at the latest, unless this daemon stands still.
+    next_step: Option<Boot>,
+    /// Time at which this daemon noticed that it or its machine had stood still. No look that was sent since then is
+    /// answered.
+    paused: Option<Boot>,
 }
 
 impl Member {
@@ -140,6 +145,8 @@ impl Member {
             waiting: false,
             fenced: None,
             stable_since: None,
+            next_step: None,
+            paused: None,
             identity,
         };
         member.claim = Claim(member.random());
@@ -193,6 +200,9 @@ impl Member {
 
     /// Takes an event. Effects are appended in the order in which they must be carried out.
     pub fn step(&mut self, now: Boot, event: Event, effects: &mut Vec<Effect>) {
+        if self.next_step.is_some_and(|at| since(now, at) > FAST) {
+            self.paused = Some(now);
+        }
         match event {
             Event::Tick => self.tick(now),
             Event::Join => self.look_again(Phase::Joining, now),
@@ -227,6 +237,7 @@ impl Member {
             }
         }
         self.send(now, effects);
+        self.next_step = self.alarm().map(|at| at.max(now));
     }
 
     fn tick(&mut self, now: Boot) {

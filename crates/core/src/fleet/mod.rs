@@ -24,7 +24,8 @@
 //!   locks that row and compares owner and epoch, so a former owner writes nothing.
 //! - **One rule repairs doubt**: a row that names this daemon as owner, but not with the claim it holds, is claimed
 //!   again with a higher epoch. It covers restarts, hand-backs, lost answers and databases that lost commits.
-//! - **Hand-back.** A machine whose shard was adopted asks the owner for it once its connection is stable.
+//! - **Hand-back.** A machine whose shard was adopted asks the owner for it: at once after a start or a
+//!   pause, else once its connection is stable.
 //! - **Fleet time** ([`clock`]) is counted on boot clocks. The clock of the database only starts it.
 //! - **A database that lost commits** (a promoted replica, a restored backup) shows another timeline. The first daemon
 //!   that sees it records the time in the fleet row before anything is claimed. Messages about timers due before that
@@ -67,7 +68,7 @@ pub const NEIGHBOURS: usize = 3;
 pub const ARC: usize = 16;
 /// Time between looks at all machines.
 pub const WIDE: Millis = Millis(60_000);
-/// Time for which a machine that was fenced though it lived publishes the slow pace.
+/// Time for which a machine that was fenced though it ran publishes the slow pace.
 pub const FLAPPING: Millis = Millis(3_600_000);
 /// Time without a failed look after which such a machine asks for its shard, unless it is configured.
 pub const STABLE: Millis = Millis(60_000);

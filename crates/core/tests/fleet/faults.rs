@@ -320,6 +320,28 @@ fn f21_daemon_stopped_for_10_s_writes_nothing_late() {
 }
 
 #[test]
+fn f21_machine_that_was_paused_has_its_shard_back_at_once_and_beats_fast() {
+    for pause in [Pause::Process, Pause::Machine] {
+        for offset in (0..6_000).step_by(93) {
+            let mut world = fleet(3);
+            world.make(0, 20_000);
+            world.run(offset);
+            world.pause(0, pause);
+            world.run(40_000);
+            assert_ne!(owner(&world, 0), Some(0), "{pause:?} at {offset}");
+            world.resume(0);
+            world.run(12_000);
+            assert_eq!(owner(&world, 0), Some(0), "{pause:?} at {offset}");
+            let daemon = world.machines[0].daemon.as_ref().expect("a daemon");
+            assert!(daemon.member.may_beat_fast(world.boot(0)));
+            world.make(0, 10_000);
+            rest(&mut world, 0);
+            assert_eq!(told(&world), (2, 2), "{pause:?} at {offset}");
+        }
+    }
+}
+
+#[test]
 fn f22_paused_virtual_machine_takes_the_time_of_the_others() {
     let mut world = fleet(3);
     world.pause(0, Pause::Machine);

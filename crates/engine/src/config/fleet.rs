@@ -28,7 +28,7 @@ pub struct FleetConfig {
     /// Machines that may start sessions here, by name; `*`: all.
     pub run: Vec<String>,
     /// Seconds without a failed heartbeat after which this machine asks for its timers, if the others took it for dead
-    /// though it lived. Default: 60.
+    /// though it ran. After a pause it asks at once. Default: 60.
     pub return_after: Option<u64>,
 }
 

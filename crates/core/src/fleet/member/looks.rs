@@ -60,6 +60,7 @@ impl Member {
         }
         if self.phase == Phase::Joined && is_same_timeline && self.clock.is_settled() {
             self.judge(now, &look, effects);
+            self.paused.take_if(|at| sent >= *at);
         }
         self.fleet = Some(look.fleet);
         self.look_when_decided(now);
@@ -127,7 +128,14 @@ impl Member {
                 may_live: known.is_some_and(|known| !known.is_gone()),
             })
             .collect();
-        match self.clock.look(sent, now, look, &peers) {
+        let before = self.clock.now(now);
+        let advice = self.clock.look(sent, now, look, &peers);
+        // A boot clock that stood still is behind.
+        let forward = before.zip(self.clock.now(now));
+        if forward.is_some_and(|(before, now)| now.since(before) > FAST) {
+            self.paused = Some(now);
+        }
+        match advice {
             Advice::Keep => {}
             Advice::Moved => effects.push(Effect::TimeSet),
             Advice::Correct(clock_ahead) => {
@@ -234,7 +242,8 @@ impl Member {
             let was_fenced = self
                 .shards
                 .judge(me, row, is_gone.then_some(silent), effects);
-            if was_fenced {
+            // A machine that was paused is back for good, as one that starts again; its network is not in doubt.
+            if was_fenced && self.paused.is_none() {
                 self.fenced = Some(now);
                 self.stable_since = Some(now);
             }
