@@ -47,6 +47,25 @@ fn agent_without_a_name_is_called_after_its_machine() {
 }
 
 #[test]
+fn agent_without_a_name_is_called_after_the_name_that_its_machine_got_instead_of_a_taken_one() {
+    let pair = Pair::with("");
+    let second = Abide::on(None);
+    let config = format!("store = {:?}\nmachine = \"desk\"\n", pair.server().url());
+    std::fs::write(second.path("config.toml"), config).expect("a configuration");
+    give_secret(&second, SECRET);
+    second.start();
+    let name = look_for("another name", || {
+        let names = "SELECT name FROM abide.machine WHERE name LIKE 'desk-%'";
+        Some(pair.server().sql(names)).filter(|name| !name.is_empty())
+    });
+    let start = "<action>start</action><command>true</command>";
+    let started = tool(&second, None, "terminal_session", start);
+    let id = started["session_id"].as_str().expect("an id");
+    let session = second.get(&format!("/v1/sessions/{id}"));
+    assert_eq!(session["agent"], json!(format!("default@{name}")));
+}
+
+#[test]
 fn session_from_before_the_fleet_stays_with_the_agent_without_a_name() {
     let machine = Abide::on(None);
     machine.start();

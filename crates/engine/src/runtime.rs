@@ -89,8 +89,12 @@ impl Runtime {
                     path: paths.machine(),
                     source,
                 })?;
-                let unnamed = Agent::unnamed_on(&identity.name);
+                let stored_name = identity.name.clone();
                 let found = open_postgres(paths, url, &config, identity)?;
+                // Another name, if a machine of the fleet has this one.
+                let joined = found.fleet.as_ref().map(|opened| opened.fleet.state());
+                let name = joined.map_or(stored_name, |state| state.own_name.clone());
+                let unnamed = Agent::unnamed_on(&name);
                 (found.opened, None, found.fleet, found.is_usable, unnamed)
             }
         };

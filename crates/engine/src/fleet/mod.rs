@@ -58,6 +58,8 @@ pub(crate) struct Due {
 pub struct FleetState {
     /// This machine.
     pub own: Option<MachineId>,
+    /// Name of this machine, also before it has joined.
+    pub own_name: String,
     /// True if this daemon is a member.
     pub is_joined: bool,
     /// Machines, this one included, once it has joined.

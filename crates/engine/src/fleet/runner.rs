@@ -69,6 +69,7 @@ impl Runner {
         let (due_sender, due) = watch::channel(Due::default());
         let state = FleetState {
             own: Some(parts.identity.id),
+            own_name: parts.identity.name.clone(),
             ..FleetState::default()
         };
         let (published, state) = watch::channel(Arc::new(state));
@@ -249,6 +250,8 @@ impl Runner {
             ),
             Err(fault) => tracing::warn!("cannot store another name: {fault}"),
         }
+        let name = self.parts.identity.name.clone();
+        self.publish(|state| state.own_name = name);
     }
 
     async fn step(&mut self, event: Event) {

@@ -202,9 +202,7 @@ impl OtherMachines {
 
     /// Name of this machine.
     pub fn own_name(&self) -> String {
-        let state = self.state();
-        let own = state.own.and_then(|own| state.machines.get(&own));
-        own.map_or_else(String::new, |own| own.name.clone())
+        self.state().own_name.clone()
     }
 
     /// Unused connections to other machines.
