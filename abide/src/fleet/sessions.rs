@@ -3,11 +3,10 @@
 use abide_api::{
     Id, ListedSession, Process, Session, SessionEnd, SessionState, SessionStatus, SessionSummary,
 };
-use abide_core::fleet::session::{Home, Reach, reach};
+use abide_core::fleet::session::Reach;
 use abide_core::{Agent, SessionId};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock};
-use abide_engine::fleet::FleetState;
 use abide_engine::store::{DirectoryRow, DirectoryState};
 
 /// Longest command in a list for a model, in characters.
@@ -79,31 +78,13 @@ fn known(handle: &Handle, rows: Vec<DirectoryRow>) -> Vec<Known> {
     let Some(machines) = handle.other_machines() else {
         return Vec::new();
     };
-    let state = machines.state();
     let rows = rows.into_iter().map(|row| Known {
         machine: machines.shown_name(row.machine),
-        reach: reach_of(&state, &row),
+        reach: machines.reach(&row),
         as_of: row.told_until,
         row,
     });
     rows.collect()
-}
-
-fn reach_of(state: &FleetState, row: &DirectoryRow) -> Reach {
-    let machine = state.machines.get(&row.machine);
-    let home = Home {
-        row: machine.map(|machine| &machine.row),
-        is_dead: machine.is_none_or(|machine| machine.silent_since.is_some()),
-        declared_lost: machine.is_some_and(|machine| machine.declared_lost),
-    };
-    match reach(row.boot, home, state.now()) {
-        Reach::Known if machine.is_some_and(|machine| machine.is_unanswered) => {
-            Reach::Unreachable {
-                as_of: machine.and_then(|machine| machine.row.fleet_time),
-            }
-        }
-        reach => reach,
-    }
 }
 
 /// Cause of its end. A word of a later version is left out.

@@ -213,7 +213,7 @@ async fn create_many(
         return Err(Problem::bad_input("`timers` must be a list of timers"));
     };
     let context = context(config::environment().into(), requester, headers)?;
-    let many = tools::many_timers(all, &context, &state.handle)?;
+    let many = tools::many_timers(all, &context, &state.handle).await?;
     let request = Request::Timer(many);
     let pending = state.handle.call(requester.caller(), request, None).await;
     match pending.done().await {
@@ -407,7 +407,7 @@ pub async fn wait(
     let WaitArgs { until, r#for: time } = WaitArgs::read(body, "this tool")?;
     let until = until.ok_or_else(|| Problem::bad_input("`until` is required; got nothing."))?;
     let time = time.ok_or_else(|| Problem::bad_input("`for` is required; got nothing."))?;
-    let condition = tools::read_condition(until.0, &context, &state.handle)?;
+    let condition = tools::read_condition(until.0, &context, &state.handle).await?;
     // For an agent, its own sessions are the candidates that may open a port. A person may wait for a
     // port that another program opens, so there are no candidates.
     let since = requester.agent.as_ref().map(|_| SystemClock.now().wall);

@@ -2,7 +2,9 @@
 
 use std::net::Ipv6Addr;
 
+use abide_core::fleet::MachineId;
 use abide_core::{Millis, SessionId};
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::args::shown_text;
@@ -10,6 +12,7 @@ use super::policy::judge_condition;
 use super::report::in_seconds;
 use super::{BadInput, Context};
 use abide_engine::Handle;
+use abide_engine::machine_link::CannotCall;
 use abide_engine::probe::{
     self, Command, Condition, File, FileState, Fingerprint, SessionCondition, Url,
 };
@@ -38,13 +41,13 @@ fn alternatives(words: &[&str]) -> String {
 }
 
 /// Reads a condition. If this fails, nothing has been started.
-pub(crate) fn read(
+pub(crate) async fn read(
     given: Value,
     context: &Context,
     handle: &Handle,
 ) -> Result<Condition, BadInput> {
     let reader = Reader { context, handle };
-    let condition = reader.condition(given, "until", 0)?;
+    let condition = reader.condition(given, "until".into(), 0).await?;
     if condition.leaves() > LEAF_LIMIT {
         return Err(BadInput(format!(
             "`until` must be made of at most {LEAF_LIMIT} conditions; got {}.",
@@ -86,6 +89,9 @@ pub(crate) fn written(condition: &Condition) -> Value {
                 json!({"session": session.to_string(), "output": pattern})
             }
         },
+        Condition::SessionElsewhere { session, .. } => {
+            json!({"session": session.to_string(), "is": "ended"})
+        }
         Condition::Command(wanted) => {
             json!({"command": wanted.command, "every": in_seconds(Millis(wanted.every_ms))})
         }
@@ -98,13 +104,29 @@ pub(crate) fn written(condition: &Condition) -> Value {
     written
 }
 
+/// Session that a condition names.
+enum FoundSession {
+    Here(SessionId),
+    On(MachineId, SessionId),
+}
+
 struct Reader<'a> {
     context: &'a Context,
     handle: &'a Handle,
 }
 
 impl Reader<'_> {
-    fn condition(&self, given: Value, at: &str, depth: usize) -> Result<Condition, BadInput> {
+    /// Condition at a place in the arguments, such as `until.all[1]`.
+    fn condition(
+        &self,
+        given: Value,
+        at: String,
+        depth: usize,
+    ) -> BoxFuture<'_, Result<Condition, BadInput>> {
+        Box::pin(async move { self.one(given, &at, depth).await })
+    }
+
+    async fn one(&self, given: Value, at: &str, depth: usize) -> Result<Condition, BadInput> {
         let fields = match given {
             Value::Object(fields) => fields,
             // Some clients send nested objects as JSON text.
@@ -139,13 +161,13 @@ impl Reader<'_> {
             "port" => port(fields, at),
             "url" => url(fields, at),
             "file" => self.file(fields, at),
-            "session" => self.session(fields, at),
+            "session" => self.session(fields, at).await,
             "command" => self.command(fields, at),
-            _ => self.several(fields, kind, at, depth),
+            _ => self.several(fields, kind, at, depth).await,
         }
     }
 
-    fn several(
+    async fn several(
         &self,
         mut fields: Map<String, Value>,
         kind: &str,
@@ -168,10 +190,13 @@ impl Reader<'_> {
                 "`{at}` must not be nested deeper than {DEPTH_LIMIT}."
             )));
         }
-        let parts = list.into_iter().enumerate();
-        let parts: Vec<Condition> = parts
-            .map(|(n, part)| self.condition(part, &format!("{at}[{n}]"), depth + 1))
-            .collect::<Result<_, _>>()?;
+        let mut parts = Vec::new();
+        for (n, part) in list.into_iter().enumerate() {
+            parts.push(
+                self.condition(part, format!("{at}[{n}]"), depth + 1)
+                    .await?,
+            );
+        }
         Ok(if kind == "all" {
             Condition::All(parts)
         } else {
@@ -209,17 +234,16 @@ impl Reader<'_> {
         Ok(Condition::File(File { path, is, matches }))
     }
 
-    fn session(&self, mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {
+    async fn session(
+        &self,
+        mut fields: Map<String, Value>,
+        at: &str,
+    ) -> Result<Condition, BadInput> {
         let here = &format!("{at}.session");
         let given = text(fields.remove("session"), here)?;
-        let session: Option<SessionId> = given.parse().ok();
-        let published = self.handle.published();
-        let known = session.and_then(|id| published.session(id));
-        let own = |view: &std::sync::Arc<abide_engine::SessionView>| {
-            let everybody = self.context.is_person;
-            view.visible_to((!everybody).then_some(&self.context.agent))
-        };
-        let Some(view) = known.filter(own) else {
+        let found = self.find(&given).await;
+        let found = found.map_err(|fault| BadInput(format!("`{here}`: {fault}")))?;
+        let Some(found) = found else {
             return Err(BadInput(format!(
                 "`{here}`: Session '{}' not found",
                 shown_text(&given)
@@ -239,10 +263,40 @@ impl Reader<'_> {
             _ => return Err(wrong(&format!("{at}.is"), "ended", &is)),
         };
         refuse_other_fields(fields, at, "session, is, output")?;
-        Ok(Condition::Session {
-            session: view.id,
-            want,
-        })
+        match (found, want) {
+            (FoundSession::Here(session), want) => Ok(Condition::Session { session, want }),
+            (FoundSession::On(machine, session), SessionCondition::Ended) => {
+                Ok(Condition::SessionElsewhere {
+                    session,
+                    machine: machine.0,
+                })
+            }
+            (FoundSession::On(machine, _), SessionCondition::Output(_)) => {
+                let machines = self.handle.other_machines();
+                let name = machines.map_or_else(String::new, |known| known.shown_name(machine));
+                Err(BadInput(format!(
+                    "`{at}.output`: the session is on machine {name}, and only the end of a session there can be waited \
+                     for; use `is: \"ended\"`, or `read_output` with `until`."
+                )))
+            }
+        }
+    }
+
+    /// Session that the caller may see, here or on another machine.
+    async fn find(&self, given: &str) -> Result<Option<FoundSession>, CannotCall> {
+        let Ok(id) = given.parse::<SessionId>() else {
+            return Ok(None);
+        };
+        let agent = (!self.context.is_person).then_some(&self.context.agent);
+        if let Some(view) = self.handle.published().session(id) {
+            return Ok(view.visible_to(agent).then_some(FoundSession::Here(id)));
+        }
+        let Some(machines) = self.handle.other_machines() else {
+            return Ok(None);
+        };
+        let row = machines.session(id).await?;
+        let own = row.filter(|row| agent.is_none_or(|agent| *agent.0 == *row.agent));
+        Ok(own.map(|row| FoundSession::On(row.machine, id)))
     }
 
     fn command(&self, mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {

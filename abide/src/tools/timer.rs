@@ -136,7 +136,7 @@ pub(super) async fn read(
 ) -> Result<(Request, TimerTool), BadInput> {
     let part = "this tool";
     let (request, call) = match name {
-        "timer" => wait(TimerArgs::read(arguments, part)?, context, handle)?,
+        "timer" => wait(TimerArgs::read(arguments, part)?, context, handle).await?,
         "read_timer" => look(ReadTimerArgs::read(arguments, part)?),
         "pause_timer" => {
             let args = PauseTimerArgs::read(arguments, part)?;
@@ -187,7 +187,7 @@ pub(super) async fn read(
 
 type Read = Result<(Request, TimerCall), BadInput>;
 
-fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
+async fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
     let text = |given: Option<Text>| given.map(|text| text.0);
     let (reason, mission) = one_of(text(args.reason), text(args.mission));
     // Some clients fill in every field and leave unused ones empty.
@@ -245,7 +245,7 @@ fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
     let until = match until {
         None => None,
         Some(given) => {
-            let condition = condition::read(given, context, handle)?;
+            let condition = condition::read(given, context, handle).await?;
             let written = serde_json::to_string(&condition);
             Some(
                 written
@@ -605,7 +605,7 @@ impl TimerTool {
 }
 
 /// Reads several timers for one request; the call waits for none of them.
-pub(crate) fn many(
+pub(crate) async fn many(
     all: Vec<Value>,
     context: &Context,
     handle: &Handle,
@@ -624,7 +624,7 @@ pub(crate) fn many(
             return Err(at(BadInput("it must be an object.".into())));
         };
         let args = TimerArgs::read(fields, "this tool").map_err(at)?;
-        let (request, _) = wait(args, context, handle).map_err(at)?;
+        let (request, _) = wait(args, context, handle).await.map_err(at)?;
         match request {
             Request::Create(create) => new.push(Create {
                 detach: true,

@@ -4,6 +4,7 @@ mod agents;
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod common;
+mod conditions;
 mod events;
 mod faults;
 #[path = "../faults/harness.rs"]

@@ -310,6 +310,23 @@ impl End {
         }
     }
 
+    /// Reason with this word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        let all = [
+            End::Exited,
+            End::Signaled,
+            End::Deadline,
+            End::IdleDeclined,
+            End::User,
+            End::Agent,
+            End::Inactivity,
+            End::OutOfMemory,
+            End::Sandbox,
+            End::Lost,
+        ];
+        all.into_iter().find(|end| end.as_str() == word)
+    }
+
     /// Word for results, records and the page.
     pub const fn as_str(self) -> &'static str {
         match self {

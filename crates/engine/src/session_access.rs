@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use abide_core::fleet::MachineId;
 use abide_core::request::Caller;
-use abide_core::session::{End, Ending, Exit, Phase};
+use abide_core::session::{Exit, Phase};
 use abide_core::{Agent, Millis, Outcome, Request, SessionId, Try, Wall};
 use futures_util::future::BoxFuture;
 use tokio::sync::broadcast::Receiver;
@@ -13,10 +14,11 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use super::{Change, Handle, LaunchOptions, SessionView, Stdin};
 use crate::config;
 use crate::keepers::Follower;
+use crate::machine_link::session_end;
 use crate::port_openers::Candidates;
 use crate::probe::{Command, Owner, PortCandidates, SessionEnd, Sessions, TRY_LIMIT, TryResult};
 use crate::sandbox::{SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment};
-use crate::text::{last_lines, refusal_sentence, short_command};
+use crate::text::{ending_text, last_lines, refusal_sentence, short_command};
 use abide_session::log::tail;
 
 /// Access through a handle.
@@ -36,6 +38,15 @@ impl Sessions for SessionAccess {
                 }
             }
         })
+    }
+
+    fn ended_elsewhere<'a>(
+        &'a self,
+        session: SessionId,
+        machine: MachineId,
+        observe: Box<dyn Fn(String) + Send + Sync + 'a>,
+    ) -> BoxFuture<'a, String> {
+        Box::pin(session_end::ended(&self.0, session, machine, observe))
     }
 
     fn follow(&self, session: SessionId) -> Option<Follower> {
@@ -217,21 +228,5 @@ fn end_text(view: &SessionView) -> Option<String> {
     if let Phase::Failed { fault, .. } = &view.state.phase {
         return Some(fault.to_string());
     }
-    view.ending().map(ending_text)
-}
-
-fn ending_text(ending: &Ending) -> String {
-    match (ending.end, ending.exit) {
-        (End::Deadline, _) => "killed at its time limit".into(),
-        (End::OutOfMemory, _) => "killed: out of memory".into(),
-        (End::Sandbox, _) => "ended by its sandbox".into(),
-        (End::Inactivity, _) => "closed for inactivity".into(),
-        (End::User | End::IdleDeclined, _) => "ended by a person".into(),
-        (End::Agent, _) => "ended by its agent".into(),
-        (End::Lost, _) | (_, None) => "nobody saw how".into(),
-        (End::Exited | End::Signaled, Some(Exit::Code(code))) => format!("exited with code {code}"),
-        (End::Exited | End::Signaled, Some(Exit::Signal(signal))) => {
-            format!("ended by signal {signal}")
-        }
-    }
+    (view.ending()).map(|ending| ending_text(ending.end, ending.exit))
 }

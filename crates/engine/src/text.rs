@@ -7,6 +7,7 @@ mod session;
 
 pub use message::{message_text, timer_completion, timer_label, timer_message};
 pub use refusal::{refusal_sentence, timer_not_found, timer_refusal_sentence};
+pub(crate) use session::ending_text;
 pub use session::{ending_line, last_lines, omitted_hint, short_command, whole_seconds};
 
 use abide_core::Millis;

@@ -3,7 +3,8 @@
 //!
 //! [`key`] knows the key of this machine and the fleet secret, [`tls`] pins keys, [`frame`] is the protocol of a link
 //! (pure), [`stream`] makes a stream of bytes of it, `carrier` moves frames to and from the database, [`machines`] knows
-//! the other machines, `connections` sends requests to them, and [`directory`] tells them which sessions run here.
+//! the other machines, `connections` sends requests to them, [`directory`] tells them which sessions run here, and `session_end` waits for the
+//! end of theirs.
 
 mod carrier;
 mod connections;
@@ -13,6 +14,7 @@ pub mod joining;
 pub mod key;
 mod known_sessions;
 pub mod machines;
+pub(crate) mod session_end;
 pub mod stream;
 pub mod tls;
 

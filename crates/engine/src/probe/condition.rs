@@ -28,6 +28,13 @@ pub enum Condition {
         /// State to wait for.
         want: SessionCondition,
     },
+    /// A session of another machine has ended.
+    SessionElsewhere {
+        #[serde(with = "as_text")]
+        session: SessionId,
+        /// Id of the machine.
+        machine: u64,
+    },
     /// A command exits with code 0.
     Command(Command),
     /// All of these hold at the same time.
@@ -144,6 +151,7 @@ impl Condition {
             | Condition::Url(_)
             | Condition::File(_)
             | Condition::Session { .. }
+            | Condition::SessionElsewhere { .. }
             | Condition::Command(_) => 1,
         }
     }

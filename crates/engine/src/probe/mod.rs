@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use abide_core::fleet::MachineId;
 use abide_core::session::StartedBy;
 use abide_core::timer::{self, Until};
 use abide_core::{Agent, Event, Key, SessionId, TimerId, Wall};
@@ -411,6 +412,10 @@ fn until_decided<'a>(
             Condition::Session { session, want } => {
                 session::until_holds(*session, want, services, &observations).await?
             }
+            Condition::SessionElsewhere { session, machine } => {
+                let machine = MachineId(*machine);
+                session::until_ended_elsewhere(*session, machine, services, &observations).await
+            }
             Condition::Command(condition) => {
                 command::until_succeeds(condition, context, &observations).await
             }
@@ -514,7 +519,10 @@ async fn still_hold(leaves: Vec<LeafCondition<'_>>, context: ProbeContext<'_>) -
                 .await
                 .holds(),
             // The state of a session does not go back, and the others have parts instead.
-            Condition::Session { .. } | Condition::Any(_) | Condition::All(_) => true,
+            Condition::Session { .. }
+            | Condition::SessionElsewhere { .. }
+            | Condition::Any(_)
+            | Condition::All(_) => true,
         };
         if !holds {
             return false;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use abide_core::fleet::MachineId;
 use abide_core::{Agent, Ending, SessionId, Wall};
 use anstream::adapter::StripBytes;
 use futures_util::future::BoxFuture;
@@ -20,6 +21,14 @@ use abide_session::log::{Log, Piece, Pieces};
 pub trait Sessions: Send + Sync {
     /// Waits until the leader has ended, and describes how. `None`: there is no such session.
     fn ended(&self, session: SessionId) -> BoxFuture<'_, Option<String>>;
+    /// Waits until a session of another machine has ended or is lost, and describes how. `observe` is told what is known
+    /// before.
+    fn ended_elsewhere<'a>(
+        &'a self,
+        session: SessionId,
+        machine: MachineId,
+        observe: Box<dyn Fn(String) + Send + Sync + 'a>,
+    ) -> BoxFuture<'a, String>;
     /// Follows the length of its log; `None`: the log is complete.
     fn follow(&self, session: SessionId) -> Option<Follower>;
     fn folder(&self, session: SessionId) -> PathBuf;
@@ -103,6 +112,23 @@ pub(super) async fn until_holds(
             Err(_) => std::future::pending().await,
         },
     }
+}
+
+/// Waits until a session of another machine has ended.
+pub(super) async fn until_ended_elsewhere(
+    session: SessionId,
+    machine: MachineId,
+    services: &ProbeServices,
+    observations: &Observations,
+) -> String {
+    let Some(sessions) = services.sessions.get() else {
+        return std::future::pending().await;
+    };
+    let observe = |seen| observations.set(format!("{session}: {seen}"));
+    let how = sessions.ended_elsewhere(session, machine, Box::new(observe));
+    let seen = format!("{session} has ended: {}", how.await);
+    observations.set(seen.as_str());
+    seen
 }
 
 /// Waits until the output matches, or is complete without a match.

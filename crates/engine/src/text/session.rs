@@ -77,3 +77,20 @@ pub fn ending_line(view: &SessionView) -> String {
 pub fn whole_seconds(duration: Millis) -> String {
     Millis(duration.0 / 1_000 * 1_000).to_string()
 }
+
+/// Ending of a session in a sentence about it.
+pub(crate) fn ending_text(end: End, exit: Option<Exit>) -> String {
+    match (end, exit) {
+        (End::Deadline, _) => "killed at its time limit".into(),
+        (End::OutOfMemory, _) => "killed: out of memory".into(),
+        (End::Sandbox, _) => "ended by its sandbox".into(),
+        (End::Inactivity, _) => "closed for inactivity".into(),
+        (End::User | End::IdleDeclined, _) => "ended by a person".into(),
+        (End::Agent, _) => "ended by its agent".into(),
+        (End::Lost, _) | (_, None) => "nobody saw how".into(),
+        (End::Exited | End::Signaled, Some(Exit::Code(code))) => format!("exited with code {code}"),
+        (End::Exited | End::Signaled, Some(Exit::Signal(signal))) => {
+            format!("ended by signal {signal}")
+        }
+    }
+}

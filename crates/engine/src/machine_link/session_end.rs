@@ -1,0 +1,121 @@
+//! End of a session on another machine, for a condition that waits for it here. The directory tells it, within about two
+//! seconds. A machine that cannot be reached proves nothing: the wait goes on until its session has ended or is lost.
+
+use std::time::Duration;
+
+use abide_core::fleet::row::Standing;
+use abide_core::fleet::session::{Home, Loss, Reach, reach};
+use abide_core::fleet::{MachineId, MachineRow};
+use abide_core::session::End;
+use abide_core::{Exit, SessionId};
+
+use super::machines::OtherMachines;
+use crate::Handle;
+use crate::clock::pause;
+use crate::store::{DirectoryFacts, DirectoryRow, DirectoryState};
+use crate::text::ending_text;
+
+/// Time between two looks at the directory.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Knowledge of a session on another machine.
+enum Known {
+    /// It has ended, as described.
+    Ended(String),
+    /// It may be running, as described.
+    Open(String),
+}
+
+/// Waits until a session of another machine has ended or is lost, and describes how. `observe` is told what is known
+/// before.
+pub(crate) async fn ended(
+    handle: &Handle,
+    session: SessionId,
+    machine: MachineId,
+    observe: impl Fn(String),
+) -> String {
+    loop {
+        // Links start after the conditions of stored timers.
+        if let Some(machines) = handle.other_machines() {
+            match machines.known_end(session, machine).await {
+                Known::Ended(how) => return how,
+                Known::Open(seen) => observe(seen),
+            }
+        }
+        pause(EVERY).await;
+    }
+}
+
+impl OtherMachines {
+    async fn known_end(&self, session: SessionId, machine: MachineId) -> Known {
+        let name = self.shown_name(machine);
+        let unreachable =
+            || Known::Open(format!("machine {name}, which has it, cannot be reached"));
+        let Ok(row) = self.session(session).await else {
+            return Known::Open("the database cannot be reached".into());
+        };
+        let Some(row) = row else {
+            let state = self.state();
+            let standing = state.machines.get(&machine).map(|known| known.row.standing);
+            return match standing {
+                Some(Standing::Member) if self.is_silent(machine) => unreachable(),
+                Some(Standing::Member) => Known::Ended("it is no longer known".into()),
+                Some(Standing::Forgotten) => Known::Ended(lost(&name, Loss::Person)),
+                Some(Standing::Left | Standing::Revoked) | None => unreachable(),
+            };
+        };
+        if let Some(how) = end_text(&row.facts) {
+            return Known::Ended(how);
+        }
+        match self.reach(&row) {
+            Reach::Known => Known::Open(format!("it has not ended on machine {name}")),
+            Reach::Unreachable { .. } => unreachable(),
+            Reach::Lost(loss) => Known::Ended(lost(&name, loss)),
+        }
+    }
+
+    /// Reach of a session of another machine.
+    pub fn reach(&self, row: &DirectoryRow) -> Reach {
+        let state = self.state();
+        let machine = state.machines.get(&row.machine);
+        let home = Home {
+            row: machine.map(|machine| &machine.row),
+            is_dead: machine.is_none_or(|machine| machine.silent_since.is_some()),
+            declared_lost: machine.is_some_and(|machine| machine.declared_lost),
+        };
+        match reach(row.boot, home, state.now()) {
+            Reach::Known if machine.is_some_and(|machine| machine.is_unanswered) => {
+                let last = |row: &MachineRow| row.fleet_time;
+                Reach::Unreachable {
+                    as_of: home.row.and_then(last),
+                }
+            }
+            reach => reach,
+        }
+    }
+}
+
+fn lost(machine: &str, loss: Loss) -> String {
+    match loss {
+        Loss::Rebooted => format!("it is lost: machine {machine} was started again"),
+        Loss::Person => format!("it is lost: a person has said so of machine {machine}"),
+        Loss::Ephemeral => format!("it is lost: machine {machine} was silent for too long"),
+    }
+}
+
+/// Ending in the directory as text; `None`: its leader runs, as far as its machine has said.
+fn end_text(facts: &DirectoryFacts) -> Option<String> {
+    match facts.state {
+        DirectoryState::Running => return None,
+        DirectoryState::Background | DirectoryState::Ended | DirectoryState::Failed => {}
+    }
+    if let Some(error) = &facts.error {
+        return Some(error.clone());
+    }
+    let code = facts.exit_code.map(Exit::Code);
+    let exit = code.or(facts.signal.map(Exit::Signal));
+    let word = facts.end.as_deref().unwrap_or_default();
+    // A word of a later version.
+    let end = End::of_word(word).unwrap_or(End::Exited);
+    Some(ending_text(end, exit))
+}
