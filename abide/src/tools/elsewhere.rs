@@ -82,7 +82,7 @@ async fn session_target(
     arguments: &mut Map<String, Value>,
 ) -> Result<Option<Result<MachineId, CannotCall>>, BadInput> {
     match arguments.remove("on") {
-        Some(Value::String(on)) => Ok(chosen(machines, &on).await?.map(|chosen| Ok(chosen.id))),
+        Some(Value::String(on)) => chosen(machines, &on).await,
         None | Some(Value::Null) => match owner(handle, machines, arguments).await {
             Ok(Some(owner)) => Ok(Some(Ok(owner))),
             Ok(None) => Ok(None),
@@ -148,19 +148,22 @@ pub(crate) async fn timer_with_key(
 }
 
 /// Machine on which a session is to be started. `None`: this one.
-async fn chosen(machines: &Arc<OtherMachines>, on: &str) -> Result<Option<KnownMachine>, BadInput> {
-    let state = machines.state();
-    let own = state.own.and_then(|own| state.machines.get(&own));
-    if own.is_some_and(|own| own.name == on) {
+async fn chosen(
+    machines: &Arc<OtherMachines>,
+    on: &str,
+) -> Result<Option<Result<MachineId, CannotCall>>, BadInput> {
+    if machines.own_name() == on {
         return Ok(None);
     }
-    let found = machines.chosen(on).await;
-    let found = found.map_err(|fault| BadInput(fault.to_string()))?;
+    let found = match machines.chosen(on).await {
+        Ok(found) => found,
+        Err(fault) => return Ok(Some(Err(fault))),
+    };
     // Of several machines with a label, one that answers.
     let alive = found.iter().find(|machine| !machines.is_silent(machine.id));
     match alive.or(found.first()) {
-        Some(machine) if Some(machine.id) == state.own => Ok(None),
-        Some(machine) => Ok(Some(machine.clone())),
+        Some(machine) if Some(machine.id) == machines.state().own => Ok(None),
+        Some(machine) => Ok(Some(Ok(machine.id))),
         None => Err(BadInput(format!(
             "no machine of the fleet has the name or label '{}'; `abide machine list` lists them",
             super::shown(on)

@@ -140,6 +140,21 @@ fn f17_machine_that_is_alive_but_gets_no_frames_cannot_be_reached() {
 }
 
 #[test]
+fn f15_command_for_another_machine_is_refused_while_the_database_is_away() {
+    let mut pair = Pair::with("[fleet]\nrun = [\"desk\"]\n");
+    pair.desk.server.as_mut().expect("a server").stop();
+    let on = |machine: &str| json!({"command": "echo works", "on": machine});
+    let refused = pair.desk.post("/v1/tools/shell", &on("build"));
+    assert_eq!(refused.status, 200, "{}", refused.body);
+    assert_eq!(
+        text(&refused),
+        "the database cannot be reached, so machine build cannot be called; sessions here are not affected"
+    );
+    let ran = pair.desk.post("/v1/tools/shell", &on("desk"));
+    assert_eq!(ran.body["status"], "SUCCESS", "{}", ran.body);
+}
+
+#[test]
 fn f50_calls_and_timers_go_on_while_every_notification_fails() {
     let server = Server::start();
     let proxy = Proxy::to(server.socket());

@@ -163,6 +163,11 @@ impl Member {
         self.phase == Phase::Joined
     }
 
+    /// True if the last statement was not answered.
+    pub fn is_unanswered(&self) -> bool {
+        self.failures > 0
+    }
+
     /// Shards that this daemon owns, with their epochs, as far as it knows.
     pub fn owned(&self) -> impl Iterator<Item = (ShardId, u64)> {
         self.shards.owned()

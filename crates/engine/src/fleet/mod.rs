@@ -62,6 +62,8 @@ pub struct FleetState {
     pub own_name: String,
     /// True if this daemon is a member.
     pub is_joined: bool,
+    /// True if the database has not answered the last statement of the membership.
+    pub is_database_away: bool,
     /// Machines, this one included, once it has joined.
     pub machines: BTreeMap<MachineId, Machine>,
     /// Owner of each shard that was seen, where it is not the machine that made the shard.

@@ -259,6 +259,10 @@ impl Runner {
         self.is_leaving |= event == Event::Leave;
         self.member
             .step(SystemClock.now().boot, event, &mut effects);
+        let is_away = self.member.is_unanswered();
+        if self.published.borrow().is_database_away != is_away {
+            self.publish(|state| state.is_database_away = is_away);
+        }
         for effect in &effects {
             if let Effect::RequestHandBack { shard, owner } = effect {
                 let request = statements::request_hand_back(*shard, *owner);

@@ -52,12 +52,30 @@ pub struct Carrier {
     outgoing: mpsc::Sender<OutboundRow>,
     links: Mutex<HashMap<LinkId, OpenLink>>,
     called: mpsc::Sender<CalledLink>,
-    /// Connection, while there is one.
-    table: watch::Sender<Option<Arc<FrameTable>>>,
+    connection: watch::Sender<Connection>,
     /// Notified when a link is opened.
     changed: Notify,
     /// Time at which the last look that was answered was sent.
     looks: watch::Sender<Mono>,
+}
+
+/// Connection to the database.
+#[derive(Clone)]
+enum Connection {
+    /// Being made for the first time, or again after it was lost.
+    Pending,
+    Made(Arc<FrameTable>),
+    /// Could not be made. It is tried again and again.
+    Failed,
+}
+
+impl Connection {
+    fn table(&self) -> Option<Arc<FrameTable>> {
+        match self {
+            Connection::Made(table) => Some(table.clone()),
+            Connection::Pending | Connection::Failed => None,
+        }
+    }
 }
 
 struct OpenLink {
@@ -78,7 +96,7 @@ impl Carrier {
             outgoing,
             links: Mutex::default(),
             called,
-            table: watch::Sender::new(None),
+            connection: watch::Sender::new(Connection::Pending),
             changed: Notify::new(),
             looks: watch::Sender::new(SystemClock.mono()),
         });
@@ -92,14 +110,15 @@ impl Carrier {
 
     /// Connection to the database, if there is one now.
     pub fn connected(&self) -> Option<Arc<FrameTable>> {
-        self.table.borrow().clone()
+        self.connection.borrow().table()
     }
 
-    /// Connection to the database, if there is one within `patience`.
+    /// Connection to the database, if there is one within `patience`. One that could not be made is not waited for.
     pub async fn table(&self, patience: Duration) -> Option<Arc<FrameTable>> {
-        let mut table = self.table.subscribe();
+        let mut connection = self.connection.subscribe();
+        let is_decided = |found: &Connection| !matches!(found, Connection::Pending);
         let found = tokio::select! {
-            found = table.wait_for(Option::is_some) => found.ok()?.clone(),
+            found = connection.wait_for(is_decided) => found.ok()?.table(),
             () = pause(patience) => None,
         };
         found
@@ -172,12 +191,16 @@ impl Carrier {
             match FrameTable::connect(&address, self.own()).await {
                 Ok(table) => {
                     let table = Arc::new(table);
-                    self.table.send_replace(Some(table.clone()));
+                    self.connection
+                        .send_replace(Connection::Made(table.clone()));
                     let fault = self.serve(&table, &mut queue, &mut unsent).await;
                     tracing::debug!("the connection for links has ended: {fault}");
-                    self.table.send_replace(None);
+                    self.connection.send_replace(Connection::Pending);
                 }
-                Err(fault) => tracing::debug!("no connection for links: {fault}"),
+                Err(fault) => {
+                    tracing::debug!("no connection for links: {fault}");
+                    self.connection.send_replace(Connection::Failed);
+                }
             }
             pause(RECONNECT).await;
         }
@@ -326,5 +349,31 @@ impl Carrier {
             stream,
         });
         Some(incoming)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Paths;
+    use crate::fleet::{Introduction, MachineIdentity, Runner, RunnerParts};
+
+    #[tokio::test]
+    async fn database_that_could_not_be_reached_is_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let host = folder.path().display().to_string().replace('/', "%2F");
+        let address = PostgresAddress::parse(&format!("postgres://abide@{host}/work"), None);
+        let address = address.expect("an address");
+        let paths = Paths::under(folder.path());
+        let (_runner, fleet) = Runner::new(RunnerParts {
+            address: address.clone(),
+            identity: MachineIdentity::make(&paths, None).expect("an identity"),
+            introduction: Introduction::default(),
+            ownership: mpsc::channel(1).0,
+            paths,
+        });
+        let (carrier, _called) = Carrier::start(address, fleet);
+        let found = carrier.table(Duration::MAX).await;
+        assert!(found.is_none());
     }
 }

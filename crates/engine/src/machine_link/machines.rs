@@ -210,9 +210,12 @@ impl OtherMachines {
         &self.connections
     }
 
-    /// Connection to the database.
+    /// Connection to the database; `None` at once if it is known to be away.
     pub(super) async fn table(&self) -> Option<Arc<FrameTable>> {
-        self.carrier.table(DATABASE).await
+        match self.state().is_database_away {
+            true => None,
+            false => self.carrier.table(DATABASE).await,
+        }
     }
 
     /// Keeps the key and the code of this machine in its row, also under another name.
