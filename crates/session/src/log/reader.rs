@@ -318,13 +318,12 @@ impl Pieces {
         self.at
     }
 
-    /// Sets the number of bytes that were written. The iterator ends there, and bytes before it that are not in the
-    /// log are a gap.
+    /// Sets the number of bytes that were written. The iterator ends there, even if more is known to have been written,
+    /// and bytes before it that are not in the log are a gap.
     pub fn up_to(self, end: u64) -> Self {
-        let written = self.written.max(end);
         Pieces {
             end,
-            written,
+            written: end,
             ..self
         }
     }
@@ -380,7 +379,7 @@ impl Pieces {
                 }));
             };
             if entry.offset > offset {
-                self.at = entry.offset;
+                self.at = entry.offset.min(self.end);
                 return Ok(Some(Next::Gap {
                     from: offset,
                     to: self.at,
@@ -478,5 +477,59 @@ impl Iterator for Pieces {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.next_within(CHUNK_LIMIT).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::{AsFd, OwnedFd};
+
+    use super::*;
+    use crate::log::LogWriter;
+
+    fn append(log: &mut LogWriter, stream: Stream, text: &str) {
+        let (from, mut to) = io::pipe().unwrap();
+        to.write_all(text.as_bytes()).unwrap();
+        log.take(from.as_fd(), stream, text.len());
+    }
+
+    #[test]
+    fn reading_up_to_an_offset_reports_no_gap_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = OwnedFd::from(File::open(folder.path()).unwrap());
+        let mut writer = LogWriter::new(directory.into(), 1 << 30);
+        append(&mut writer, Stream::Stdout, "begun ");
+        append(&mut writer, Stream::Stderr, "four");
+        append(&mut writer, Stream::Stdout, "ended\n");
+        let log = Log::open(folder.path()).with_written(16);
+        for only in [None, Some(Stream::Stdout), Some(Stream::Stderr)] {
+            for end in 0..=16 {
+                let mut pieces = log.pieces(0, only).up_to(end);
+                assert!(
+                    pieces.all(|piece| matches!(piece, Ok(Piece::Chunk(_)))),
+                    "{only:?} up to {end}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn gap_ends_where_reading_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = OwnedFd::from(File::open(folder.path()).unwrap());
+        let mut writer = LogWriter::new(directory.into(), 1 << 30);
+        append(&mut writer, Stream::Stdout, "one\n");
+        let gap = |written, end| {
+            let log = Log::open(folder.path()).with_written(written);
+            log.pieces(4, None).up_to(end).next()
+        };
+        for (written, end) in [(20, 10), (10, 10), (4, 10)] {
+            let Some(Ok(Piece::Gap { from, to })) = gap(written, end) else {
+                panic!("no gap of {written} up to {end}");
+            };
+            assert_eq!((from, to), (4, 10));
+        }
+        assert!(gap(20, 4).is_none());
     }
 }
