@@ -25,6 +25,9 @@ const UNWATCHED_INTERVAL: Duration = Duration::from_millis(250);
 const SETTLE: Duration = Duration::from_millis(5);
 /// Maximum of symbolic links that are followed, as in the kernel.
 const MAX_SYMLINKS: usize = 40;
+/// Largest file that is read from its start at every check: it may have been rewritten in place, with a match before the
+/// position. Of a larger one only what was appended is read.
+const REREAD_LIMIT: u64 = 1 << 20;
 /// Bytes read at once.
 const READ_SIZE: u64 = 256 << 10;
 
@@ -223,8 +226,11 @@ impl ReadPosition {
                 at: 0,
             };
         }
-        // One byte more, which tells if a line begins after it.
-        let from = self.at.saturating_sub(OVERLAP as u64 + 1);
+        let from = match self.at {
+            0..=REREAD_LIMIT => 0,
+            // One byte more, which tells if a line begins after it.
+            at => at - (OVERLAP as u64 + 1),
+        };
         file.seek(SeekFrom::Start(from))?;
         self.at = from;
         let mut window = match from {
@@ -263,6 +269,23 @@ mod tests {
             let (Observation::Holds(said) | Observation::NotYet(said)) = observed;
             assert!(said.contains(seen), "{said}");
         }
+    }
+
+    #[test]
+    fn match_in_a_file_that_was_rewritten_in_place_is_found() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = root.path().join("status");
+        let pattern = pattern::pattern("^state: ready$").expect("a pattern");
+        let mut position = ReadPosition::default();
+        let mut find = |state: &str, bytes: usize| {
+            let text = format!("state: {state}\n{}\n", "x".repeat(bytes));
+            fs::write(&path, text).expect("a file");
+            position.find(&path, &pattern).expect("a file").is_some()
+        };
+        assert!(!find("waits", 100_000));
+        assert!(find("ready", 100_000), "same size");
+        assert!(!find("waits", 100_000));
+        assert!(find("ready", 2 << 20), "larger");
     }
 
     /// Makes a change, and waits until the kernel reports it; no check is made in between.
