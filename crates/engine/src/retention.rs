@@ -119,7 +119,8 @@ struct EndedSessions {
 }
 
 impl EndedSessions {
-    /// Adds the sessions that have ended since the last call, at `since`; with `full`, reads all sessions again.
+    /// Adds the sessions that have ended since the last call, at `since`, and drops those that were removed, such as the
+    /// earlier tries of a condition; with `full`, reads all sessions again.
     fn update(&mut self, handle: &Handle, full: bool, since: Option<Mono>) {
         let published = handle.published();
         let mut all = Vec::new();
@@ -130,6 +131,11 @@ impl EndedSessions {
             };
             all = published.sessions();
         }
+        self.by_age.retain(|(_, id), bytes| {
+            let is_kept = published.session(*id).is_some();
+            self.total -= if is_kept { 0 } else { *bytes };
+            is_kept
+        });
         // Read after all sessions and added before them: those that have just ended are marked as such.
         for id in published.take_ended() {
             if let Some(view) = published.session(id) {
@@ -372,6 +378,26 @@ mod tests {
             [SessionId::from_bits(2)]
         );
         assert_eq!(ended_sessions.last_created, Some(Wall(9 * DAY)));
+    }
+
+    #[tokio::test]
+    async fn removed_sessions_do_not_count() {
+        let handle = handle(&[(1, 0, 1), (2, 1, 1), (3, 2, 1)]);
+        let mut ended_sessions = EndedSessions::default();
+        ended_sessions.update(&handle, false, None);
+        assert_eq!(ended_sessions.by_age.len(), 3);
+        ended_sessions.total += 5;
+        *ended_sessions.by_age.values_mut().last().unwrap() += 5;
+        let bounds = Bounds { count: 2, ..BOUNDS };
+        assert_eq!(
+            surplus(&ended_sessions, &bounds).0,
+            [SessionId::from_bits(1)]
+        );
+        handle.published().forget(SessionId::from_bits(3));
+        ended_sessions.update(&handle, false, None);
+        assert!(surplus(&ended_sessions, &bounds).0.is_empty());
+        let bytes: u64 = ended_sessions.by_age.values().sum();
+        assert_eq!(ended_sessions.total, bytes);
     }
 
     #[tokio::test]
