@@ -60,41 +60,41 @@ pub async fn serve(gate: Arc<Gate>, pid: u32) -> io::Result<()> {
     }
 }
 
-/// Listeners on the host, each served by a task.
+/// Listeners on the host, each served by a task that connects to this address.
 #[derive(Default)]
-struct Listeners(HashMap<u16, (SocketAddr, Option<JoinHandle<()>>)>);
+struct Listeners(HashMap<u16, (SocketAddr, JoinHandle<()>)>);
 
 impl Listeners {
+    /// Publishes new ports, and again tries those that could not be published before: the port may be free by now.
     fn update(&mut self, gate: &Arc<Gate>, ports: &BTreeMap<u16, IpAddr>) {
         let mut publications = gate.publications.borrow().clone();
+        publications.retain(|port, _| ports.contains_key(port));
+        for (port, ip) in ports {
+            let has_room = publications.contains_key(port) || publications.len() < MAX_PUBLISHED;
+            if self.0.contains_key(port) || !has_room || gate.inside_ports.contains(port) {
+                continue;
+            }
+            let address = SocketAddr::new(*ip, *port);
+            let publication = match bind(gate, *port) {
+                Ok(listener) => {
+                    let task = tokio::spawn(serve_port(Arc::clone(gate), listener, address));
+                    self.0.insert(*port, (address, task));
+                    Publication::Published
+                }
+                Err(reason) => Publication::Failed(reason),
+            };
+            publications.insert(*port, publication);
+        }
+        // Afterwards: the listener of an aborted task is closed later, and a port with a new address is bound again in
+        // the next round.
         self.0.retain(|port, (address, task)| {
             let is_open = ports.get(port) == Some(&address.ip());
             if !is_open {
                 publications.remove(port);
-                if let Some(task) = task {
-                    task.abort();
-                }
+                task.abort();
             }
             is_open
         });
-        for (port, ip) in ports {
-            if self.0.contains_key(port)
-                || self.0.len() >= MAX_PUBLISHED
-                || gate.inside_ports.contains(port)
-            {
-                continue;
-            }
-            let address = SocketAddr::new(*ip, *port);
-            let (publication, task) = match bind(gate, *port) {
-                Ok(listener) => {
-                    let task = tokio::spawn(serve_port(Arc::clone(gate), listener, address));
-                    (Publication::Published, Some(task))
-                }
-                Err(reason) => (Publication::Failed(reason), None),
-            };
-            publications.insert(*port, publication);
-            self.0.insert(*port, (address, task));
-        }
         gate.publications.send_if_modified(|shown| {
             let changed = *shown != publications;
             *shown = publications;
@@ -106,9 +106,7 @@ impl Listeners {
 impl Drop for Listeners {
     fn drop(&mut self) {
         for (_, task) in self.0.values() {
-            if let Some(task) = task {
-                task.abort();
-            }
+            task.abort();
         }
     }
 }

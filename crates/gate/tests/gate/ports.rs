@@ -24,9 +24,8 @@ fn next_line(lines: &mut impl BufRead) -> Value {
     serde_json::from_str(&line).expect("JSON")
 }
 
-#[test]
-fn g121_reserved_ports_and_ports_of_the_gate_are_not_published() {
-    let port = free_port();
+/// Starts a program that listens on this port until its input ends, with a gate that publishes its ports.
+fn listening_sandbox(port: u16, never_publish: Vec<u16>) -> (Sandbox, impl BufRead) {
     let program = format!(
         r#"
 s = socket.socket(); s.bind(("127.0.0.1", {port})); s.listen()
@@ -36,9 +35,9 @@ sys.stdin.readline()
     let (_folder, path, control) = control_socket();
     let mut config = allow(&["allowed.test:8443"]);
     config.publish = true;
-    config.never_publish = vec![port];
+    config.never_publish = never_publish;
     let proxies = Proxies::default();
-    let mut sandbox = Sandbox::start_with(
+    let sandbox = Sandbox::start_with(
         users()[0],
         config,
         World::default(),
@@ -46,8 +45,15 @@ sys.stdin.readline()
         Some(control),
         &program,
     );
+    let lines = BufReader::new(UnixStream::connect(path).expect("the gate listens"));
+    (sandbox, lines)
+}
+
+#[test]
+fn g121_reserved_ports_and_ports_of_the_gate_are_not_published() {
+    let port = free_port();
+    let (mut sandbox, mut lines) = listening_sandbox(port, vec![port]);
     let stdin = sandbox.child().stdin.take();
-    let mut lines = BufReader::new(UnixStream::connect(path).expect("the gate listens"));
     let reason = "the port is reserved on this machine";
     assert_eq!(
         next_line(&mut lines),
@@ -58,4 +64,24 @@ sys.stdin.readline()
     let mut rest = String::new();
     lines.read_to_string(&mut rest).expect("the end");
     assert!(!rest.contains("\"published\""), "{rest}");
+}
+
+#[test]
+fn g121_port_that_was_in_use_is_published_when_it_is_free() {
+    let port = free_port();
+    let in_use = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a port");
+    let (mut sandbox, mut lines) = listening_sandbox(port, Vec::new());
+    let stdin = sandbox.child().stdin.take();
+    let reason = "the port is in use on this machine";
+    assert_eq!(
+        next_line(&mut lines),
+        json!({"event":"not_published","port":port,"reason":reason})
+    );
+    drop(in_use);
+    assert_eq!(
+        next_line(&mut lines),
+        json!({"event":"published","port":port})
+    );
+    drop(stdin);
+    sandbox.finish();
 }
