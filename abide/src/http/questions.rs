@@ -61,24 +61,21 @@ pub async fn list(
         .may_be_a_person()
         .then(|| state.handle.add_watcher());
     let changes = state.handle.published().follow();
-    let mut open = visible_questions(&state.handle, &requester);
-    open.reverse();
-    let mut known = parse_known(query.told.as_deref())?;
-    let missed = missed_closings(&state.handle, &requester, &open, &mut known).await;
-    open.retain(|question| !known.contains(&question.id));
+    let known = parse_known(query.told.as_deref())?;
     let login = requester.login();
     let has_others = state.handle.other_machines().is_some() && !requester.is_another_machine();
-    let question_stream = QuestionStream {
+    let mut question_stream = QuestionStream {
         handle: state.handle.clone(),
         elsewhere: QuestionFollower::new(state.handle.clone()),
         look_at: has_others.then(|| SystemClock.mono()),
         requester,
         changes,
         known,
-        ready: missed.into(),
-        open,
+        ready: VecDeque::new(),
+        open: Vec::new(),
         _watcher: watcher,
     };
+    question_stream.catch_up().await;
     let lines = stream::unfold(question_stream, async |mut stream| {
         Some((stream.next().await?, stream))
     });
@@ -196,7 +193,7 @@ struct QuestionStream {
     changes: broadcast::Receiver<Change>,
     /// Open questions that the client knows, from this or an earlier stream. Only for these a closing line is sent.
     known: HashSet<QuestionId>,
-    /// Lines that are still to be sent: closings that an earlier stream has missed, and questions of other machines.
+    /// Lines that are still to be sent: closings that the client has missed, and questions of other machines.
     ready: VecDeque<QuestionLine>,
     /// Open questions that were not sent yet, oldest last.
     open: Vec<Arc<QuestionView>>,
@@ -241,14 +238,21 @@ impl QuestionStream {
                     | Change::Message(..)
                     | Change::MessageUpdated(_),
                 ) => {}
-                // The receiver lagged and changes were lost: read the open questions again.
-                Err(broadcast::error::RecvError::Lagged(_)) => {
-                    self.open = visible_questions(&self.handle, &self.requester);
-                    self.open.reverse();
-                }
+                // Changes were lost because the client reads slowly.
+                Err(broadcast::error::RecvError::Lagged(_)) => self.catch_up().await,
                 Err(broadcast::error::RecvError::Closed) => return None,
             }
         }
+    }
+
+    /// Reads the open questions, and what became of those that the client knows as open.
+    async fn catch_up(&mut self) {
+        let mut open = visible_questions(&self.handle, &self.requester);
+        open.reverse();
+        let missed = missed_closings(&self.handle, &self.requester, &open, &mut self.known);
+        self.ready.extend(missed.await);
+        open.retain(|question| !self.known.contains(&question.id));
+        self.open = open;
     }
 
     async fn look_elsewhere(&mut self) {

@@ -1,6 +1,6 @@
 //! Callers that are allowed, data that are not trusted, and secrets that are never stored.
 
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -171,4 +171,56 @@ fn s30_no_signal_to_the_daemon_ends_a_session() {
             "{signal:?}: {listed}"
         );
     }
+}
+
+#[test]
+fn client_that_reads_questions_late_gets_each_question_and_closing_once() {
+    let abide = Abide::new();
+    abide.configure("[[policy.rule]]\nrun = [\"true\", \"asked\"]\ndo = \"ask\"\n");
+    abide.start();
+    let (mut late, mut prompt) = (abide.watch(), abide.watch());
+    let next = |stream: &mut BufReader<UnixStream>| -> (String, String) {
+        let line: Value = serde_json::from_str(&line_with(stream, "\"event\":")).expect("JSON");
+        let word = |name: &str| line[name].as_str().expect("a word").to_owned();
+        (word("event"), word("question_id"))
+    };
+    // The questions are longer than the buffers between the daemon and the client that does not read.
+    let long = "x".repeat(60_000);
+    let mut expected: Vec<(String, String)> = Vec::new();
+    let calls = (0..8).map(|number| {
+        let command = json!({"command": format!("true asked {number} {long}")});
+        let call = abide.begin_for("ann", "shell", &command);
+        expected.push(next(&mut prompt));
+        call
+    });
+    let calls: Vec<UnixStream> = calls.collect();
+    let (first, last) = (expected[0].1.clone(), expected[7].1.clone());
+    let answer = |id: &str| {
+        let answered = abide.post(
+            &format!("/v1/questions/{id}/answer"),
+            &json!({"answer": "no"}),
+        );
+        assert_eq!(answered.status, 200, "{}", answered.body);
+    };
+    answer(&first);
+    // More changes than the daemon keeps for a client that is late.
+    let timers = vec![json!({"total_duration": 1000, "mission": "later"}); 500];
+    for _ in 0..3 {
+        let made = abide.post("/v1/timers", &json!({"timers": timers}));
+        assert_eq!(made.status, 200, "{}", made.body);
+    }
+    let mut seen = Vec::new();
+    let mut read_until_last = |expected: &[(String, String)]| {
+        while seen.last() != expected.last() {
+            seen.push(next(&mut late));
+        }
+    };
+    read_until_last(&expected);
+    answer(&last);
+    expected.extend([("closed".to_owned(), first), ("closed".to_owned(), last)]);
+    read_until_last(&expected);
+    seen.sort();
+    expected.sort();
+    assert_eq!(seen, expected);
+    drop(calls);
 }
