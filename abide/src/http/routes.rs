@@ -87,7 +87,7 @@ fn daemon_routes(api: ApiRouter) -> ApiRouter {
     .get(
         "/v1/events",
         events::events,
-        operation("Event stream: hello, reset, session, output, timer, timers_changed, question, message. `Last-Event-ID` resumes a stream. Also available as a WebSocket")
+        operation("Event stream: hello, reset, session, session_removed, output, timer, timers_changed, question, message. `Last-Event-ID` resumes a stream. Also available as a WebSocket")
             .query::<events::EventQuery>()
             .returns_other(200, "text/event-stream"),
     )

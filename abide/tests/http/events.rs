@@ -73,6 +73,29 @@ fn stream_resumes_after_last_event_id() {
 }
 
 #[test]
+fn removed_try_of_a_condition_is_an_event_for_its_agent() {
+    let abide = Abide::new();
+    let mut person = follow(&abide, "", PERSON);
+    let mut other = follow(&abide, "", "abide-agent: other\r\n");
+    let until = json!({"command": "exit 1", "every": 0.1});
+    let made = timer(&abide, "me", &json!({"mission": "m", "until": until}));
+    let of_try = |told: &Value| told["started_by"] == made["timer_id"];
+    let (_, first) = person.until("session", of_try);
+    let removed = loop {
+        let (_, name, told) = person.next_event();
+        assert_ne!(name, "reset", "{told}");
+        if name == "session_removed" {
+            break told;
+        }
+    };
+    assert_eq!(removed, json!({"session_id": first["session_id"]}));
+    timer(&abide, "other", &json!({"mission": "own"}));
+    let (_, name, _) = other.next_event();
+    assert_eq!(name, "hello");
+    assert_eq!(other.next_event().1, "timer");
+}
+
+#[test]
 fn stream_that_cannot_resume_gets_reset() {
     let abide = Abide::new();
     for last in ["0123456789ab-7", "nonsense", "-", "0123456789ab-"] {

@@ -55,9 +55,9 @@ pub use request::{NewSession, NewTimer, QuestionAnswer, Rename, SignalRequest, T
 pub use result::{ElsewhereResult, ToolOutput, ToolResult};
 pub use search::{Match, MatchPage};
 pub use session::{
-    Activity, Containment, ListedSession, LiveActivity, OutputEnded, Process, RunAccepted,
-    RunEnded, SandboxedBy, Session, SessionEnd, SessionPage, SessionState, SessionStatus,
-    SessionSummary,
+    Activity, Containment, ListedSession, LiveActivity, OutputEnded, Process, RemovedSession,
+    RunAccepted, RunEnded, SandboxedBy, Session, SessionEnd, SessionPage, SessionState,
+    SessionStatus, SessionSummary,
 };
 pub use session_stats::{AgentSessions, SessionDay, SessionOutcomes, SessionStats};
 pub use status::{

@@ -7,6 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::Id;
 use crate::words::words;
 
+/// A session that was removed, as an event of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RemovedSession {
+    /// Id of the session.
+    pub session_id: Id<SessionId>,
+}
+
 /// Part that every result about a session has.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SessionSummary {

@@ -207,6 +207,7 @@ interface QuestionEvent extends Question {
 
 function apply(kind: string, data: unknown): void {
   if (kind === 'session') stateCache.putSession(data as Session);
+  else if (kind === 'session_removed') stateCache.removeSession((data as Pick<Session, 'session_id'>).session_id);
   else if (kind === 'output') stateCache.putPulse(data as Pulse);
   else if (kind === 'timer') stateCache.putTimer(data as Timer);
   else if (kind === 'message') stateCache.putMessage(data as Message);

@@ -1,10 +1,10 @@
 //! Conversion of engine changes to events. Several changes of one session, timer or message in a batch
 //! become one event with the current state.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use abide_api::{Id, Nothing, QuestionEvent};
+use abide_api::{Id, Nothing, QuestionEvent, RemovedSession};
 use abide_core::request::Caller;
 use abide_core::{Agent, Millis, Mono, QuestionId, SessionId, TimerId};
 use serde::Serialize;
@@ -26,6 +26,8 @@ const TIMER_WINDOW: Millis = Millis::from_secs(1);
 pub struct EventPublisher {
     handle: Handle,
     channel: Arc<Channel>,
+    /// Agent of each session: when the session is removed, only its agent and people are told.
+    agents: HashMap<SessionId, Agent>,
     /// Agent of each open question that was announced.
     announced: BTreeMap<QuestionId, Agent>,
     /// Number of timer changes since `window_start`.
@@ -37,10 +39,11 @@ pub struct EventPublisher {
 
 impl EventPublisher {
     pub fn new(handle: Handle, channel: Arc<Channel>) -> Self {
-        let announced = open_questions(&handle);
+        let (agents, announced) = (agents(&handle), open_questions(&handle));
         EventPublisher {
             handle,
             channel,
+            agents,
             announced,
             timer_changes: 0,
             window_start: Mono::default(),
@@ -90,13 +93,20 @@ impl EventPublisher {
     }
 
     fn session(&mut self, id: SessionId) {
-        match self.handle.published().session(id) {
-            Some(view) => {
-                let session = sessions::session_from(&view);
-                self.send(Some(view.state.agent.clone()), "session", &session);
-            }
-            // The session was removed, and there is no event for that: clients must reload.
-            None => self.reset(),
+        if let Some(view) = self.handle.published().session(id) {
+            self.agents.insert(id, view.state.agent.clone());
+            let session = sessions::session_from(&view);
+            self.send(Some(view.state.agent.clone()), "session", &session);
+        } else if let Some(agent) = self.agents.remove(&id) {
+            let session_id = Id(id);
+            self.send(
+                Some(agent),
+                "session_removed",
+                &RemovedSession { session_id },
+            );
+        } else {
+            // It was published and removed before its first event, but a client may have it from a list.
+            self.reset();
         }
     }
 
@@ -147,6 +157,7 @@ impl EventPublisher {
 
     /// Tells all subscribers to reload, because changes were lost or cannot be expressed as an event.
     pub fn reset(&mut self) {
+        self.agents = agents(&self.handle);
         self.announced = open_questions(&self.handle);
         self.send(None, "reset", &Nothing {});
     }
@@ -154,6 +165,15 @@ impl EventPublisher {
     fn send(&self, agent: Option<Agent>, name: &str, fields: &impl Serialize) {
         self.channel.send(agent, name, fields);
     }
+}
+
+/// Agents of the sessions.
+fn agents(handle: &Handle) -> HashMap<SessionId, Agent> {
+    let sessions = handle.published().sessions();
+    let sessions = sessions.iter();
+    sessions
+        .map(|view| (view.id, view.state.agent.clone()))
+        .collect()
 }
 
 /// Agents of the open questions.
