@@ -32,6 +32,8 @@ use crate::lock::lock;
 
 /// Longest file of rules, in bytes.
 const MAX_FILE: u64 = 1 << 20;
+/// Most rules and host names that "always" adds.
+const MAX_REMEMBERED: usize = 1_000;
 /// Most rules that "this agent" keeps.
 const MAX_GRANTS: usize = 1_000;
 /// Time for which "this agent" holds after its last use.
@@ -237,9 +239,12 @@ impl PolicyStore {
             }
             Choice::AlwaysHere | Choice::Always => self.change_remembered(|kept| {
                 for rule in rules {
-                    let mut rule = rule.clone();
-                    rule.name = unused_name(kept);
-                    kept.rules.push(rule);
+                    // Another question may have added it already.
+                    if !kept.rules.iter().any(|kept| is_same(kept, rule)) {
+                        let mut rule = rule.clone();
+                        rule.name = unused_name(kept);
+                        kept.rules.push(rule);
+                    }
                 }
             }),
         }
@@ -266,11 +271,10 @@ impl PolicyStore {
     pub fn remove(&self, name: &str) -> io::Result<bool> {
         let mut removed = false;
         self.change_remembered(|kept| {
-            let count = |kept: &Remembered| kept.rules.len() + kept.hosts.len();
-            let before = count(kept);
+            let before = kept.count();
             kept.rules.retain(|rule| rule.name != name);
             kept.hosts.retain(|host| host.name != name);
-            removed = count(kept) < before;
+            removed = kept.count() < before;
         })?;
         Ok(removed)
     }
@@ -284,10 +288,19 @@ impl PolicyStore {
         if remembered == before {
             return Ok(());
         }
+        let text = settings::write_remembered(&remembered);
+        // What is too much for the file would refuse all commands. An entry can always be removed.
+        let is_full = remembered.count() > MAX_REMEMBERED || text.len() as u64 > MAX_FILE;
+        if is_full && remembered.count() > before.count() {
+            return Err(io::Error::other(format!(
+                "{} is full; remove rules that are not needed with `abide policy remove NAME`",
+                self.remembered.display()
+            )));
+        }
         if let Some(folder) = self.remembered.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        private_file::write(&self.remembered, &settings::write_remembered(&remembered))
+        private_file::write(&self.remembered, &text)
     }
 }
 
@@ -344,8 +357,18 @@ pub fn shown_rules(rules: &[Rule]) -> String {
     }
 }
 
+/// True if two rules differ at most in their names and in where they come from.
+fn is_same(one: &Rule, other: &Rule) -> bool {
+    let other = Rule {
+        name: one.name.clone(),
+        source: one.source.clone(),
+        ..other.clone()
+    };
+    *one == other
+}
+
 fn unused_name(kept: &Remembered) -> String {
-    let mut number = kept.rules.len() + kept.hosts.len() + 1;
+    let mut number = kept.count() + 1;
     loop {
         let name = format!("always-{number}");
         let rules = kept.rules.iter().map(|rule| &rule.name);

@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::hosts::AllowedHost;
 use crate::command_line::{self, Surroundings};
 
-/// Most rules of one file.
+/// Most rules of the configuration.
 const MAX_RULES: usize = 1_000;
 
 /// Reason why rules cannot be used, with the line of the file that it is about.
@@ -70,6 +70,13 @@ struct RawRemembered {
 pub(super) struct Remembered {
     pub rules: Vec<Rule>,
     pub hosts: Vec<AllowedHost>,
+}
+
+impl Remembered {
+    /// Number of rules and host names.
+    pub fn count(&self) -> usize {
+        self.rules.len() + self.hosts.len()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -132,6 +139,10 @@ pub(super) fn read_configured(text: &str, home: &Path) -> Result<Policy, Invalid
     let file: RawConfiguration =
         toml::from_str(text).map_err(|fault| InvalidRules::of(text, &fault))?;
     let raw = file.policy;
+    if let Some(first_beyond) = raw.rule.get(MAX_RULES) {
+        let why = format!("there are more than {MAX_RULES} rules");
+        return Err(InvalidRules::at(text, first_beyond.span().start, why));
+    }
     let rules = checked_rules(text, raw.rule, "rule", Source::Configured, home)?;
     let mut builtin = builtin_rules();
     for name in &raw.without {
@@ -179,10 +190,6 @@ fn checked_rules(
     source: Source,
     home: &Path,
 ) -> Result<Vec<Rule>, InvalidRules> {
-    if let Some(first_beyond) = raw.get(MAX_RULES) {
-        let why = format!("there are more than {MAX_RULES} rules");
-        return Err(InvalidRules::at(text, first_beyond.span().start, why));
-    }
     let rules = raw.into_iter().enumerate().map(|(at, rule)| {
         let begin = rule.span().start;
         let rule = rule.into_inner();

@@ -195,6 +195,59 @@ fn p172_rule_of_always_is_read_back_listed_and_removed() {
 }
 
 #[test]
+fn rule_that_always_has_added_before_is_not_added_again() {
+    let made = Installation::new();
+    let text = "[[rule]]\nrun = [\"git\", \"push\"]\ndo = \"allow\"\n";
+    for _ in 0..2 {
+        let kept = made.store.remember_text(Choice::Always, text, None);
+        kept.expect("written");
+    }
+    let kept = made.store.remembered().expect("rules").rules;
+    assert_eq!(kept.len(), 1, "{kept:?}");
+}
+
+#[test]
+fn rule_beyond_the_maximum_is_refused_and_rules_can_be_removed() {
+    let made = Installation::new();
+    let rules = |count: usize| {
+        let rules = (0..count).map(|n| format!("[[rule]]\nrun = [\"a{n}\"]\ndo = \"allow\"\n"));
+        rules.collect::<String>()
+    };
+    let always = |text: &str| made.store.remember_text(Choice::Always, text, None);
+    always(&rules(MAX_REMEMBERED)).expect("written");
+    let one_more = "[[rule]]\nrun = [\"more\"]\ndo = \"allow\"\n";
+    let refused = always(one_more).expect_err("no room").to_string();
+    assert!(
+        refused.contains("policy.toml is full; remove rules"),
+        "{refused}"
+    );
+    let host = |host: &str| {
+        let (agent, work) = (Agent("default".into()), made.folder.path());
+        let store = &made.store;
+        store.remember_host(Choice::AlwaysHere, host, &agent, None, work)
+    };
+    host("allowed.test:443").expect_err("no room");
+    assert_eq!(made.judge("true"), Ok(Action::Allow));
+    assert!(made.store.remove("always-7").expect("removed"));
+    always(one_more).expect("written");
+    // A file that a person has written may have more.
+    let path = made.store.remembered_file();
+    private_file::write(path, &rules(MAX_REMEMBERED + 2)).expect("a file");
+    assert_eq!(made.judge("true"), Ok(Action::Allow));
+    assert!(made.store.remove("always-7").expect("removed"));
+}
+
+#[test]
+fn rules_that_do_not_fit_the_file_are_refused() {
+    let made = Installation::new();
+    let long = "x".repeat(MAX_FILE as usize);
+    let text = format!("[[rule]]\nrun = [\"{long}\"]\ndo = \"allow\"\n");
+    let refused = made.store.remember_text(Choice::Always, &text, None);
+    refused.expect_err("too large");
+    assert_eq!(made.judge("true"), Ok(Action::Allow));
+}
+
+#[test]
 fn this_agent_holds_for_its_conversation_only() {
     let made = Installation::new();
     let rules = made.offer("git push --force", Choice::ThisAgent);
