@@ -116,7 +116,7 @@ fn broken_rule_is_shown_with_its_line_by_doctor_and_status() {
         status.contains("Commands of agents are refused until"),
         "{status}"
     );
-    std::fs::write(abide.path("abide/config.toml"), "").unwrap();
+    std::fs::write(abide.path("abide/config.toml"), "max_output = 200\n").unwrap();
     let status = abide.json(["status", "--json"]);
     assert_eq!(status["policy"]["trouble"], Value::Null);
 }

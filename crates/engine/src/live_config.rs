@@ -1,16 +1,16 @@
 //! Configuration in force. The file is checked for changes whenever a setting is used, so a change needs no restart of
-//! the daemon. A file that cannot be used leaves the former configuration in force; the rules about commands are
-//! stricter, see `policy`.
+//! the daemon. A file that cannot be used leaves the former configuration in force, as does one that is empty or missing
+//! for a moment; the rules about commands are stricter, see `policy`.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use abide_core::Wall;
+use abide_core::{Mono, Wall};
 use tokio::sync::watch;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::file_stamp::FileStamp;
+use crate::file_stamp::{EmptyGrace, FileStamp};
 use crate::lock::lock;
 use crate::store::PostgresAddress;
 
@@ -46,6 +46,7 @@ pub struct LiveConfig {
 
 struct State {
     stamp: FileStamp,
+    grace: EmptyGrace,
     config: Arc<Config>,
     read_at: Wall,
     /// Reason why the file cannot be used, as a sentence.
@@ -73,13 +74,17 @@ impl LiveConfig {
             _ => Config::load(path).unwrap_or(given),
         };
         let config = Arc::new(config);
+        let now = SystemClock.now();
+        let mut grace = EmptyGrace::default();
+        grace.holds(stamp, now.mono);
         LiveConfig {
             path: path.to_owned(),
             at_start: config.clone(),
             state: Mutex::new(State {
                 stamp,
+                grace,
                 config,
-                read_at: SystemClock.now().wall,
+                read_at: now.wall,
                 fault: None,
             }),
             changes: watch::Sender::new(()),
@@ -88,9 +93,13 @@ impl LiveConfig {
 
     /// Configuration in force.
     pub fn current(&self) -> Arc<Config> {
+        self.current_at(SystemClock.mono())
+    }
+
+    fn current_at(&self, now: Mono) -> Arc<Config> {
         let mut state = lock(&self.state);
         let stamp = FileStamp::of(&self.path);
-        if state.stamp != stamp {
+        if state.stamp != stamp && !state.grace.holds(stamp, now) {
             self.read(&mut state, stamp);
         }
         state.config.clone()
@@ -183,7 +192,29 @@ mod tests {
         assert!(fault.contains("`max_output` must be"), "{fault}");
         assert!(!changes.has_changed().expect("it lives"));
         std::fs::remove_file(&path).expect("the file");
+        live.reread();
         assert_eq!(live.current().max_output, Config::default().max_output);
         assert_eq!(live.state().fault, None);
+    }
+
+    #[test]
+    fn file_that_is_empty_for_a_moment_leaves_the_configuration_in_force() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, "max_output = 500\n").expect("a file");
+        let live = LiveConfig::new(&path, Config::default());
+        let now = SystemClock.mono();
+        let empty = || std::fs::write(&path, "").expect("a file");
+        let remove = || std::fs::remove_file(&path).expect("the file");
+        let remove: [&dyn Fn(); 2] = [&empty, &remove];
+        for remove in remove {
+            std::fs::write(&path, "max_output = 5000\n").expect("a file");
+            assert_eq!(live.current_at(now).max_output, 5_000);
+            remove();
+            assert_eq!(live.current_at(now).max_output, 5_000);
+            let later = now + abide_core::Millis(1_000);
+            let default = Config::default().max_output;
+            assert_eq!(live.current_at(later).max_output, default);
+        }
     }
 }

@@ -2,7 +2,8 @@
 //! person adds by "always".
 //!
 //! The files are checked for changes at every command. A file that is damaged, or that others can write, refuses all
-//! commands of agents: rules never get fewer by accident.
+//! commands of agents, and one that is empty or missing for a moment leaves the former rules in force: rules never get
+//! fewer by accident.
 
 pub mod audit;
 mod hosts;
@@ -27,7 +28,7 @@ use settings::{InvalidRules, Remembered};
 use crate::clock::SystemClock;
 use crate::command_line::{self, Surroundings};
 use crate::config;
-use crate::file_stamp::FileStamp;
+use crate::file_stamp::{EmptyGrace, FileStamp};
 use crate::lock::lock;
 
 /// Longest file of rules, in bytes.
@@ -59,10 +60,22 @@ struct Grant {
 
 struct Loaded {
     stamps: [FileStamp; 2],
+    graces: [EmptyGrace; 2],
     /// The rules, or the reason why there are none.
     policy: Result<Arc<Policy>, Arc<str>>,
     /// Host names that `always here` has allowed.
     hosts: Arc<[AllowedHost]>,
+}
+
+impl Loaded {
+    /// True if one of the files had text shortly before and has none now.
+    fn is_emptied(&mut self, stamps: [FileStamp; 2]) -> bool {
+        let now = SystemClock.mono();
+        let graces = self.graces.iter_mut().zip(stamps);
+        // Each file is looked at: the second one may have been emptied too.
+        let held = graces.filter_map(|(grace, stamp)| grace.holds(stamp, now).then_some(()));
+        held.count() > 0
+    }
 }
 
 /// Command of an agent that is to be judged.
@@ -124,6 +137,7 @@ impl PolicyStore {
             home: config::home(),
             loaded: Mutex::new(Loaded {
                 stamps: [FileStamp::Unread; 2],
+                graces: Default::default(),
                 policy: Err("".into()),
                 hosts: Arc::default(),
             }),
@@ -146,7 +160,7 @@ impl PolicyStore {
     fn loaded(&self) -> MutexGuard<'_, Loaded> {
         let stamps = [FileStamp::of(&self.config), FileStamp::of(&self.remembered)];
         let mut loaded = lock(&self.loaded);
-        if loaded.stamps != stamps {
+        if loaded.stamps != stamps && !loaded.is_emptied(stamps) {
             let (policy, hosts) = match self.read() {
                 Ok((policy, hosts)) => (Ok(Arc::new(policy)), hosts.into()),
                 Err(broken) => (Err(Arc::from(broken.to_string())), Arc::default()),
@@ -159,11 +173,9 @@ impl PolicyStore {
                 // The fault may be of the moment, such as too many open files: the files are read again.
                 stamps = [FileStamp::Unread; 2];
             }
-            *loaded = Loaded {
-                stamps,
-                policy,
-                hosts,
-            };
+            loaded.stamps = stamps;
+            loaded.policy = policy;
+            loaded.hosts = hosts;
         }
         loaded
     }

@@ -248,6 +248,19 @@ fn rules_that_do_not_fit_the_file_are_refused() {
 }
 
 #[test]
+fn file_that_is_empty_for_a_moment_leaves_its_rules_in_force() {
+    let made = Installation::new();
+    made.write(PUSH);
+    assert_eq!(made.judge("git push"), Ok(Action::Ask));
+    made.write("");
+    assert_eq!(made.judge("git push"), Ok(Action::Ask));
+    std::fs::remove_file(made.folder.path().join("config.toml")).expect("removed");
+    assert_eq!(made.judge("git push"), Ok(Action::Ask));
+    made.write("# no rules");
+    assert_eq!(made.judge("git push"), Ok(Action::Allow));
+}
+
+#[test]
 fn this_agent_holds_for_its_conversation_only() {
     let made = Installation::new();
     let rules = made.offer("git push --force", Choice::ThisAgent);
