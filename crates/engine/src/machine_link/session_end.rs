@@ -20,9 +20,9 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// Knowledge of a session on another machine.
 enum Known {
-    /// It has ended, as described.
+    /// Ended, as described.
     Ended(String),
-    /// It may be running, as described.
+    /// Running, or not known to have ended, as described.
     Open(String),
 }
 
