@@ -53,6 +53,13 @@ fn agent_without_a_name_is_called_after_the_name_that_its_machine_got_instead_of
     let config = format!("store = {:?}\nmachine = \"desk\"\n", pair.server().url());
     std::fs::write(second.path("config.toml"), config).expect("a configuration");
     give_secret(&second, SECRET);
+    // The code of the first row: that of another name would be believed by no machine.
+    pair.server().sql(
+        "CREATE TABLE entered AS SELECT name, mac FROM abide.machine WHERE false; \
+         CREATE FUNCTION enter() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         INSERT INTO public.entered VALUES (NEW.name, NEW.mac); RETURN NEW; END $$; \
+         CREATE TRIGGER enter BEFORE INSERT ON abide.machine FOR EACH ROW EXECUTE FUNCTION enter()",
+    );
     second.start();
     let name = look_for("another name", || {
         let names = "SELECT name FROM abide.machine WHERE name LIKE 'desk-%'";
@@ -63,6 +70,15 @@ fn agent_without_a_name_is_called_after_the_name_that_its_machine_got_instead_of
     let id = started["session_id"].as_str().expect("an id");
     let session = second.get(&format!("/v1/sessions/{id}"));
     assert_eq!(session["agent"], json!(format!("default@{name}")));
+    look_for("a machine that is vouched for", || {
+        let known = pair.desk.get("/v1/machines");
+        let mut known = known["machines"].as_array()?.iter();
+        known
+            .find(|known| known["name"] == json!(name) && known["vouched_for"] == true)
+            .map(drop)
+    });
+    let same = "SELECT count(*) FROM entered NATURAL JOIN abide.machine";
+    assert_eq!(pair.server().sql(same), "1");
 }
 
 #[test]

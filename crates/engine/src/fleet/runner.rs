@@ -18,7 +18,7 @@ use crate::clients::Clients;
 use crate::clock::{Clock, SystemClock, TimerFd, boot_id};
 use crate::config::Paths;
 use crate::entropy;
-use crate::machine_link::FleetSecret;
+use crate::machine_link::{self, FleetSecret};
 use crate::store::{Link, PostgresAddress, SCHEMA_VERSION};
 
 /// Parts that a runner needs.
@@ -250,7 +250,9 @@ impl Runner {
             ),
             Err(fault) => tracing::warn!("cannot store another name: {fault}"),
         }
-        let name = self.parts.identity.name.clone();
+        let identity = &self.parts.identity;
+        self.parts.introduction.mac = machine_link::proof(&self.parts.paths, identity).mac;
+        let name = identity.name.clone();
         self.publish(|state| state.own_name = name);
     }
 
