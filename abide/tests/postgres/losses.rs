@@ -103,6 +103,25 @@ fn timer_of_a_cut_machine_completes_once(mode: Mode) {
 }
 
 #[test]
+fn f20_machine_that_was_cut_off_says_why_it_makes_no_timers() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.socket());
+    let one = back_after(&proxy.url(), "one", 3_600);
+    joined(&server, "one");
+    let _two = machine(&server, "two");
+    let id = make_due(&one, 3.0, None);
+    proxy.set(Mode::Cut);
+    completed_once(&server, &id);
+    proxy.set(Mode::Pass);
+    look_for("the reason", || {
+        let refused = make(&one, "too soon").body;
+        let why = refused["detail"].as_str()?;
+        why.contains("was cut off, so machine two has its timers")
+            .then_some(())
+    });
+}
+
+#[test]
 fn f34_machine_killed_while_it_asks_for_its_shard_leaves_one_owner() {
     let server = Server::start();
     let (one, two) = (machine(&server, "one"), machine(&server, "two"));

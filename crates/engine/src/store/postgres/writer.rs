@@ -403,12 +403,17 @@ impl Writer {
         let keeper = keeper.and_then(|owner| state.machines.get(owner));
         StoreFault::NotOwned(match (&state.trouble, keeper) {
             (Some(trouble), _) => trouble.clone(),
+            (None, Some(keeper)) if state.may_beat_fast => format!(
+                "machine {} has the timers of this one, and is asked to give them back",
+                keeper.name
+            ),
             (None, Some(keeper)) => format!(
-                "machine {} has the timers of this one, and is asked to give them back; try again",
+                "this machine was cut off, so machine {} has its timers until the connection has been stable for some \
+                 time (`fleet.return_after`)",
                 keeper.name
             ),
             (None, None) => {
-                "this machine is joining the fleet; try again in some seconds".to_owned()
+                "this machine is joining the fleet, which takes some seconds".to_owned()
             }
         })
     }
@@ -515,7 +520,7 @@ impl Writer {
                             .await;
                     }
                 }
-                let why = "another machine may have these timers by now; try again";
+                let why = "another machine may have these timers by now";
                 return Err(StoreFault::Unwritable(why.into()));
             }
             LinkFault::Refused(code, why)
