@@ -174,7 +174,7 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
         return Ok(0);
     }
     let Some(name) = fleet["machine"].as_str() else {
-        outln!("This machine is in no fleet. `abide fleet init` makes one.");
+        print_no_machines(&fleet);
         return Ok(0);
     };
     let count = fleet["machines"].as_array().map_or(0, Vec::len);
@@ -183,9 +183,7 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
         (true, _) => outln!("This machine is {name}, one of {count} that share the database."),
         (false, _) => outln!("This machine is {name}; it has not joined the others yet."),
     }
-    if let Some(trouble) = fleet["trouble"].as_str() {
-        outln!("{}", one_line(trouble));
-    }
+    print_trouble(&fleet);
     if fleet["linked"] != true {
         outln!(
             "It has no fleet secret, so that machines cannot call it: see `abide fleet join --help`."
@@ -201,11 +199,26 @@ pub async fn list(client: Client, as_json: bool) -> Result<u8, CliError> {
     if as_json {
         show::json(&fleet);
     } else if fleet["machines"].as_array().is_none_or(Vec::is_empty) {
-        outln!("This machine is in no fleet. `abide fleet init` makes one.");
+        print_no_machines(&fleet);
     } else {
+        print_trouble(&fleet);
         print_machines(&fleet);
     }
     Ok(0)
+}
+
+fn print_no_machines(fleet: &Value) {
+    match fleet["trouble"].is_string() {
+        true => print_trouble(fleet),
+        false => outln!("This machine is in no fleet. `abide fleet init` makes one."),
+    }
+}
+
+/// Says why the list may be out of date.
+fn print_trouble(fleet: &Value) {
+    if let Some(trouble) = fleet["trouble"].as_str() {
+        outln!("{}", one_line(trouble));
+    }
 }
 
 fn print_machines(fleet: &Value) {

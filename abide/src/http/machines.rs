@@ -14,11 +14,13 @@ use super::requester::Requester;
 /// Lists the machines. Without a shared database the list is empty.
 pub async fn list(Shared(state): Shared<State>, _: Requester) -> JsonResponse<FleetMachines> {
     let Some(fleet) = state.handle.fleet() else {
+        let is_shared = state.handle.config().store.is_some();
         return JsonResponse(FleetMachines {
             machine: None,
             joined: false,
             linked: false,
-            trouble: None,
+            // A database that was away at the start.
+            trouble: is_shared.then(|| state.handle.storage_fault()).flatten(),
             machines: Vec::new(),
         });
     };
@@ -37,7 +39,11 @@ pub async fn list(Shared(state): Shared<State>, _: Requester) -> JsonResponse<Fl
         trouble: known
             .trouble
             .clone()
-            .or_else(|| state.handle.storage_fault()),
+            .or_else(|| state.handle.storage_fault())
+            .or_else(|| {
+                let is_away = known.is_database_away;
+                is_away.then(|| "the database does not answer".into())
+            }),
         machines,
     })
 }

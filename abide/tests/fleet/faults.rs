@@ -155,6 +155,28 @@ fn f15_command_for_another_machine_is_refused_while_the_database_is_away() {
 }
 
 #[test]
+fn f18_lists_of_machines_say_that_the_database_is_away_also_after_a_start() {
+    let mut pair = Pair::with("");
+    pair.desk.server.as_mut().expect("a server").stop();
+    let said = |args: [&str; 2]| {
+        let out = pair.desk.output(args);
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    let listed = look_for("the reason in the list", || {
+        let listed = said(["machine", "list"]);
+        listed.starts_with("the database").then_some(listed)
+    });
+    assert!(listed.contains("build"), "{listed}");
+    pair.desk.kill_daemon();
+    pair.desk.start();
+    for args in [["machine", "list"], ["fleet", "status"]] {
+        let said = said(args);
+        assert!(said.starts_with("the database at"), "{said}");
+        assert!(!said.contains("in no fleet"), "{said}");
+    }
+}
+
+#[test]
 fn f50_calls_and_timers_go_on_while_every_notification_fails() {
     let server = Server::start();
     let proxy = Proxy::to(server.socket());
