@@ -37,7 +37,7 @@ use crate::timer::{CompletedBy, StandbyCalls, Timers};
 use crate::undo_log::UndoLog;
 use crate::wait::{Outcome, Wait};
 use generations::{UncommittedCall, UncommittedEvent};
-use held::{HeldWait, Refused};
+use held::Refused;
 use session_state::SessionState;
 use shards::Adopted;
 
@@ -54,7 +54,6 @@ pub struct Engine {
     questions: Questions,
     /// Questions about commands that were not started yet, by the session that the command will be.
     held: BTreeMap<SessionId, QuestionId>,
-    held_waits: BTreeMap<CallId, HeldWait>,
     /// Commands that a person has approved and whose start is not recorded yet.
     approved: BTreeMap<SessionId, QuestionId>,
     /// Commands that will not be started, and the reasons, for calls that ask later. The oldest are forgotten.
@@ -155,7 +154,6 @@ impl Engine {
             waits: BTreeMap::new(),
             questions: Questions::new(seed),
             held: BTreeMap::new(),
-            held_waits: BTreeMap::new(),
             approved: BTreeMap::new(),
             not_started: BTreeMap::new(),
             not_started_order: VecDeque::new(),
@@ -322,7 +320,7 @@ impl Engine {
         Counts {
             sessions: self.sessions.len(),
             running: self.running,
-            waits: self.waits.len() + self.held_waits.len(),
+            waits: self.waits.len(),
             questions: self.questions.len(),
             closed: self.questions.remembered(),
             alarms: self.alarms.len(),

@@ -57,6 +57,31 @@ pub struct Wait {
     /// The owner of the session learns of its end by this call. A person who watches or kills the session of an
     /// agent does not learn of it on behalf of the agent.
     pub for_owner: bool,
+    /// Answer that comes before the session. `None`: the session has been started, or needs no answer.
+    pub answer: Option<AwaitedAnswer>,
+}
+
+/// Answer of a person that a call waits for before the command of its session is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AwaitedAnswer {
+    /// The question.
+    pub question: QuestionId,
+    /// Way in which the call reaches a person who can answer.
+    pub asking: Asking,
+    /// Time at which the call is answered at the latest.
+    pub until: Mono,
+}
+
+impl Wait {
+    /// Question whose answer the call waits for.
+    pub fn question(&self) -> Option<QuestionId> {
+        self.answer.map(|answer| answer.question)
+    }
+
+    /// Time at which the call is answered at the latest, without an answer or after it.
+    pub(crate) fn standby_end(&self) -> Option<Mono> {
+        self.answer.map_or(self.until, |answer| Some(answer.until))
+    }
 }
 
 /// State of a session that ends a wait.

@@ -52,8 +52,8 @@ impl Engine {
         reserved: Option<SessionId>,
         request: Request,
     ) {
-        let waits = self.waits.contains_key(&call) || self.held_waits.contains_key(&call);
-        if waits || self.standby_calls.contains(call) || self.outbox.reads(call) {
+        let waits = self.waits.contains_key(&call) || self.standby_calls.contains(call);
+        if waits || self.outbox.reads(call) {
             return;
         }
         let taken = match request {
@@ -71,6 +71,7 @@ impl Engine {
                     until: standby.map(|standby| step.now.mono + standby),
                     goal: Goal::Ended,
                     for_owner: self.is_owner(session, &caller),
+                    answer: None,
                 };
                 self.join_held(step, &caller.agent, wait)
             }
@@ -87,6 +88,7 @@ impl Engine {
                     until: standby.map(|standby| step.now.mono + standby),
                     goal: Goal::Ended,
                     for_owner: owner || (caller.agent.is_none() && asking.asks()),
+                    answer: None,
                 };
                 self.wait_for(step, wait)
             }),
@@ -102,6 +104,7 @@ impl Engine {
                     until: standby.map(|standby| step.now.mono + standby),
                     goal: Goal::Started,
                     for_owner: self.is_owner(session, &caller),
+                    answer: None,
                 };
                 self.join_held(step, &caller.agent, wait)
             }
@@ -170,6 +173,7 @@ impl Engine {
                 Goal::Ended
             },
             for_owner: true,
+            answer: None,
         };
         if let Some(first) = known.and_then(|id| self.session(id)) {
             return match run.key {
@@ -264,6 +268,7 @@ impl Engine {
             until: None,
             goal: Goal::Gone,
             for_owner,
+            answer: None,
         };
         if let Some(outcome) = self.seen(caller, session)?.outcome_now(&wait) {
             self.reply_to_wait(step, &wait, outcome);
@@ -366,8 +371,10 @@ impl Engine {
     /// Ends the wait of a call whose client is gone. The session and an open question stay.
     pub(super) fn caller_gone(&mut self, step: &mut Step<'_>, call: CallId) {
         self.reader_gone(step, call);
-        self.held_caller_gone(step, call);
         if let Some(wait) = self.end_wait(step, call) {
+            if let Some(question) = wait.question() {
+                return self.release_if_stranded(step, question);
+            }
             self.owner_stopped_waiting(step, wait.session);
             self.release_stranded(step, wait.session);
             self.rearm_idle_timer(step, wait.session);
@@ -378,10 +385,12 @@ impl Engine {
     /// Kills the session because a person interrupted the call that waits for it.
     pub(super) fn interrupted(&mut self, step: &mut Step<'_>, call: CallId) {
         self.wait_interrupted(step, call);
-        self.held_interrupted(step, call);
         let Some(wait) = self.waits.get_mut(&call) else {
             return;
         };
+        if let Some(question) = wait.question() {
+            return self.withdraw_held(step, call, question);
+        }
         wait.goal = Goal::Interrupted;
         let id = wait.session;
         if self

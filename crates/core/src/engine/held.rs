@@ -19,19 +19,7 @@ use crate::record::Record;
 use crate::request::{Refusal, Run};
 use crate::session::Session;
 use crate::time::{Millis, Mono, Wall};
-use crate::wait::{Asking, Outcome, Wait};
-
-/// Call that waits for the answer of a person.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct HeldWait {
-    question: QuestionId,
-    /// Way in which the call reaches a person who can answer.
-    asking: Asking,
-    /// Time at which the call is answered at the latest.
-    until: Mono,
-    /// Wait for the session, which begins when the command is started.
-    wait: Wait,
-}
+use crate::wait::{Asking, AwaitedAnswer, Outcome, Wait};
 
 /// Command that will not be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,15 +181,15 @@ impl Engine {
         wait: Wait,
     ) {
         let call = wait.call;
-        let until = wait.until.map_or(limit, |until| until.min(limit));
-        self.alarms.insert((until, Alarm::Standby(call)));
-        let waiting = HeldWait {
+        let answer = AwaitedAnswer {
             question,
             asking,
-            until,
-            wait,
+            until: wait.until.map_or(limit, |until| until.min(limit)),
         };
-        self.held_waits.insert(call, waiting);
+        self.begin_wait(Wait {
+            answer: Some(answer),
+            ..wait
+        });
         if asking.reaches_a_person() {
             let update = Update::Asked(question);
             step.push(Effect::Tell { call, update });
@@ -262,10 +250,11 @@ impl Engine {
 
     /// Tells the calls that wait for the answer of a question and can show it.
     pub(super) fn tell_held(&self, step: &mut Step<'_>, question: QuestionId, update: Update) {
-        let waits = self.held_waits.iter();
-        let waits = waits.filter(|(_, wait)| wait.question == question);
-        for (call, _) in waits.filter(|(_, wait)| wait.asking.reaches_a_person()) {
-            let call = *call;
+        for (wait, _) in self
+            .waits_for_answer(question)
+            .filter(|(_, answer)| answer.asking.reaches_a_person())
+        {
+            let call = wait.call;
             step.push(Effect::Tell { call, update });
         }
     }
@@ -313,8 +302,8 @@ impl Engine {
     }
 
     fn has_held_wait(&self, question: QuestionId, for_owner: bool) -> bool {
-        let mut waits = self.held_waits.values();
-        waits.any(|held| held.question == question && (held.wait.for_owner || !for_owner))
+        let mut waits = self.waits_for_answer(question);
+        waits.any(|(wait, _)| wait.for_owner || !for_owner)
     }
 
     /// Posts a message about what became of a command that no call waits for.
@@ -352,8 +341,9 @@ impl Engine {
         self.approved.insert(id, question);
         let mut calls = Vec::new();
         for call in self.held_calls(question) {
-            if let Some(waiting) = self.end_held_wait(call) {
-                self.begin_wait(waiting.wait);
+            if let Some(wait) = self.end_wait(step, call) {
+                let answer = None;
+                self.begin_wait(Wait { answer, ..wait });
                 calls.push(call);
             }
         }
@@ -402,64 +392,43 @@ impl Engine {
     }
 
     fn held_calls(&self, question: QuestionId) -> Vec<CallId> {
-        let waits = self.held_waits.iter();
-        let waits = waits.filter(|(_, wait)| wait.question == question);
-        waits.map(|(call, _)| *call).collect()
+        let waits = self.waits_for_answer(question);
+        waits.map(|(wait, _)| wait.call).collect()
     }
 
-    fn end_held_wait(&mut self, call: CallId) -> Option<HeldWait> {
-        let waiting = self.held_waits.remove(&call)?;
-        self.alarms.remove(&(waiting.until, Alarm::Standby(call)));
-        Some(waiting)
+    /// Calls that wait for the answer to a question.
+    fn waits_for_answer(
+        &self,
+        question: QuestionId,
+    ) -> impl Iterator<Item = (&Wait, AwaitedAnswer)> {
+        let waits = self.waits.values();
+        let waits = waits.filter_map(|wait| Some((wait, wait.answer?)));
+        waits.filter(move |(_, answer)| answer.question == question)
     }
 
-    /// Ends the wait of a call whose client is gone. The question stays open.
-    pub(super) fn held_caller_gone(&mut self, step: &mut Step<'_>, call: CallId) {
-        if let Some(waiting) = self.end_held_wait(call) {
-            self.release_if_stranded(step, waiting.question);
-        }
-    }
-
-    fn reply_held(&mut self, step: &mut Step<'_>, call: CallId, why: NotStarted) {
-        if let Some(waiting) = self.end_held_wait(call) {
-            step.reply(
-                call,
-                Outcome::NotStarted(waiting.wait.session, waiting.question, why),
-            );
-        }
-    }
-
-    /// Answers a call whose time is over. The question stays open.
-    pub(super) fn held_standby_over(&mut self, step: &mut Step<'_>, call: CallId) {
-        let question = self.held_waits.get(&call).map(|wait| wait.question);
-        self.reply_held(step, call, NotStarted::Held(WhyHeld::Standby));
-        if let Some(question) = question {
-            self.release_if_stranded(step, question);
-        }
-    }
-
-    /// Handles that the client of a call cannot reach a person.
-    pub(super) fn person_unreachable_for_held(&mut self, step: &mut Step<'_>, call: CallId) {
-        if let Some(waiting) = self.held_waits.get_mut(&call) {
-            waiting.asking = Asking::Elsewhere;
-            let question = waiting.question;
-            self.release_if_stranded(step, question);
+    /// Answers a call that waits for the answer of a person.
+    pub(super) fn reply_held(&mut self, step: &mut Step<'_>, call: CallId, why: NotStarted) {
+        if let Some(wait) = self.end_wait(step, call)
+            && let Some(question) = wait.question()
+        {
+            step.reply(call, Outcome::NotStarted(wait.session, question, why));
         }
     }
 
     /// Answers all calls that wait for an answer that no person can give now.
     pub(super) fn release_stranded_held(&mut self, step: &mut Step<'_>) {
-        let waits = self.held_waits.values();
-        let questions: BTreeSet<QuestionId> = waits.map(|wait| wait.question).collect();
+        let waits = self.waits.values();
+        let questions: BTreeSet<QuestionId> = waits.filter_map(Wait::question).collect();
         for question in questions {
             self.release_if_stranded(step, question);
         }
     }
 
-    fn release_if_stranded(&mut self, step: &mut Step<'_>, question: QuestionId) {
-        let mut waits = self.held_waits.values();
-        let here = |wait: &HeldWait| wait.question == question && wait.asking.reaches_a_person();
-        if self.watchers > 0 || waits.any(here) {
+    /// Answers the calls that wait for an answer, if no person can give it now. The question stays open.
+    pub(super) fn release_if_stranded(&mut self, step: &mut Step<'_>, question: QuestionId) {
+        let is_here =
+            (self.waits_for_answer(question)).any(|(_, answer)| answer.asking.reaches_a_person());
+        if self.watchers > 0 || is_here {
             return;
         }
         if step.now.mono < self.page_expected_until {
@@ -473,10 +442,12 @@ impl Engine {
     }
 
     /// Withdraws the question of a call that a person interrupted, unless another call waits for it.
-    pub(super) fn held_interrupted(&mut self, step: &mut Step<'_>, call: CallId) {
-        let Some(question) = self.held_waits.get(&call).map(|wait| wait.question) else {
-            return;
-        };
+    pub(super) fn withdraw_held(
+        &mut self,
+        step: &mut Step<'_>,
+        call: CallId,
+        question: QuestionId,
+    ) {
         self.reply_held(step, call, NotStarted::Withdrawn);
         if !self.has_held_wait(question, false) {
             self.end_question(step, question, Closing::Withdrawn, NotStarted::Withdrawn);

@@ -99,10 +99,14 @@ impl Engine {
 
     /// Handles that the client of a call cannot reach a person.
     pub(super) fn person_unreachable(&mut self, step: &mut Step<'_>, call: CallId) {
-        self.person_unreachable_for_held(step, call);
         let Some(wait) = self.waits.get_mut(&call) else {
             return;
         };
+        if let Some(answer) = &mut wait.answer {
+            answer.asking = Asking::Elsewhere;
+            let question = answer.question;
+            return self.release_if_stranded(step, question);
+        }
         if !wait.asking.reaches_a_person() {
             return;
         }

@@ -45,6 +45,7 @@ impl Engine {
             until: None,
             goal: Goal::Tried,
             for_owner: true,
+            answer: None,
         };
         if running.is_some() {
             return self.wait_for(step, wait);

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::{Alarm, Engine, Step};
 use crate::effect::{Effect, Update};
+use crate::held::{NotStarted, WhyHeld};
 use crate::id::{CallId, SessionId};
 use crate::limit;
 use crate::request::Refusal;
@@ -45,8 +46,7 @@ impl Engine {
     }
 
     pub(super) fn has_room_to_wait(&self) -> Result<(), Refusal> {
-        let waits = self.waits.len() + self.held_waits.len();
-        if waits + self.standby_calls.len() + self.outbox.waiting() < limit::WAITS {
+        if self.waits.len() + self.standby_calls.len() + self.outbox.waiting() < limit::WAITS {
             return Ok(());
         }
         let sentence = format!(
@@ -56,12 +56,15 @@ impl Engine {
         Err(Refusal::TooMany(sentence))
     }
 
-    /// Adds a wait. The caller has checked that the session exists and that the limit of waits is not reached.
+    /// Adds a wait. The caller has checked that the session or the question exists and that the limit of waits is not
+    /// reached.
     pub(super) fn begin_wait(&mut self, wait: Wait) {
-        if let Some(entry) = self.sessions.get_mut(&wait.session) {
+        if wait.answer.is_none()
+            && let Some(entry) = self.sessions.get_mut(&wait.session)
+        {
             entry.enter(&wait);
         }
-        if let Some(until) = wait.until {
+        if let Some(until) = wait.standby_end() {
             self.alarms.insert((until, Alarm::Standby(wait.call)));
         }
         self.waits.insert(wait.call, wait);
@@ -69,11 +72,13 @@ impl Engine {
 
     pub(super) fn end_wait(&mut self, step: &Step<'_>, call: CallId) -> Option<Wait> {
         let wait = self.waits.remove(&call)?;
-        if let Some(entry) = self.sessions.get_mut(&wait.session) {
+        if wait.answer.is_none()
+            && let Some(entry) = self.sessions.get_mut(&wait.session)
+        {
             entry.leave(&wait);
             entry.last_use = step.now.mono;
         }
-        if let Some(until) = wait.until {
+        if let Some(until) = wait.standby_end() {
             self.alarms.remove(&(until, Alarm::Standby(call)));
         }
         Some(wait)
@@ -125,10 +130,13 @@ impl Engine {
 
     /// Answers a call whose standby is over. An open question stays open.
     pub(super) fn standby_over(&mut self, step: &mut Step<'_>, call: CallId) {
-        self.held_standby_over(step, call);
         let Some(wait) = self.waits.get(&call) else {
             return;
         };
+        if let Some(question) = wait.question() {
+            self.reply_held(step, call, NotStarted::Held(WhyHeld::Standby));
+            return self.release_if_stranded(step, question);
+        }
         let id = wait.session;
         self.reply(step, call, Outcome::Running(id, WhyRunning::Standby));
         self.release_stranded(step, id);
