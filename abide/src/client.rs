@@ -69,6 +69,10 @@ pub enum ClientError {
         detail: String,
         /// Closing of the question, if that is the reason: `yes`, `no`, `withdrawn` or `expired`.
         closing: Option<String>,
+        /// Field of the request with the fault, if it is one field.
+        field: Option<String>,
+        /// Path of the request; empty if it was not sent.
+        path: String,
     },
     /// No daemon runs, and none can be started.
     #[error("{0}")]
@@ -293,7 +297,7 @@ impl Client {
                 buffer: BytesMut::new(),
             });
         }
-        Err(refusal(response).await)
+        Err(refusal(response, path).await)
     }
 }
 
@@ -339,6 +343,8 @@ fn agent_header(agent: &str) -> Result<HeaderValue, ClientError> {
         status: StatusCode::BAD_REQUEST,
         detail: "an agent name must not contain control characters".into(),
         closing: None,
+        field: None,
+        path: String::new(),
     })
 }
 
@@ -347,7 +353,7 @@ fn from_std(stream: std::os::unix::net::UnixStream) -> std::io::Result<UnixStrea
     UnixStream::from_std(stream)
 }
 
-async fn refusal(response: Response<Body>) -> ClientError {
+async fn refusal(response: Response<Body>, path: &str) -> ClientError {
     let status = response.status();
     let body = match response.into_body().collect().await {
         Ok(body) => body.to_bytes(),
@@ -355,7 +361,7 @@ async fn refusal(response: Response<Body>) -> ClientError {
     };
     let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
     let field = |name: &str| problem[name].as_str().map(str::to_owned);
-    let (detail, closing) = (field("detail"), field("closing"));
+    let (detail, closing, wrong) = (field("detail"), field("closing"), field("field"));
     let detail = detail.unwrap_or_else(|| format!("the daemon answered {status}"));
     // A daemon that is stopping has done nothing with the request, as if it had gone a moment earlier.
     match status {
@@ -364,6 +370,8 @@ async fn refusal(response: Response<Body>) -> ClientError {
             status,
             detail,
             closing,
+            field: wrong,
+            path: path.to_owned(),
         },
     }
 }

@@ -32,15 +32,6 @@ impl CliError {
         }
     }
 
-    /// Error with a sentence of the daemon, in the words of the command line.
-    pub fn refused(sentence: &str) -> Self {
-        let error = CliError::new(in_cli_words(sentence));
-        match sentence.starts_with("Session '") && sentence.ends_with("' not found") {
-            true => error.next("`abide ps --all` shows the sessions there are"),
-            false => error,
-        }
-    }
-
     /// Adds the next step.
     pub fn next(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
@@ -75,11 +66,23 @@ impl From<std::io::Error> for CliError {
 impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         match error {
-            ClientError::Refused { status, detail, .. } => {
-                let error = CliError::refused(&detail);
+            ClientError::Refused {
+                status,
+                detail,
+                field,
+                path,
+                ..
+            } => {
+                let error = CliError::new(match &field {
+                    Some(field) => in_cli_words(&detail, field),
+                    None => detail,
+                });
                 match status {
                     // The same exit code as for a command line that cannot be parsed.
                     StatusCode::BAD_REQUEST => error.code(2),
+                    StatusCode::NOT_FOUND if is_about_session(&path) => {
+                        error.next("`abide ps --all` shows the sessions that exist")
+                    }
                     _ => error,
                 }
             }
@@ -94,6 +97,11 @@ impl From<ClientError> for CliError {
                 .code(EXIT_ABIDE_ERROR),
         }
     }
+}
+
+/// Returns `true` if a request with this path is about one session.
+fn is_about_session(path: &str) -> bool {
+    path.starts_with("/v1/sessions/") || path == "/v1/tools/terminal_session"
 }
 
 /// Fields of requests, and the words of the command line for them.
@@ -118,20 +126,15 @@ const CLI_WORDS: [(&str, &str); 18] = [
     ("until", "--until"),
 ];
 
-/// Sentence of the daemon in which fields and tools are named as on the command line.
-pub fn in_cli_words(sentence: &str) -> String {
-    let parts = sentence.split('`').enumerate().map(|(number, part)| {
-        let known = CLI_WORDS.iter().find(|(field, _)| *field == part);
-        match (number % 2, known, part.strip_prefix("until.")) {
-            (1, Some((_, word)), _) => (*word).to_owned(),
-            (1, None, Some(field)) => format!("`{field}` of --until"),
-            (1, None, None) => format!("`{part}`"),
-            _ => part.to_owned(),
-        }
-    });
-    parts
-        .collect::<String>()
-        .replace("resume_timer", "`abide timer resume`")
+/// Sentence of the daemon in which the field with the fault is named as on the command line.
+fn in_cli_words(sentence: &str, field: &str) -> String {
+    let known = CLI_WORDS.iter().find(|(name, _)| *name == field);
+    let word = match (known, field.strip_prefix("until.")) {
+        (Some((_, word)), _) => (*word).to_owned(),
+        (None, Some(part)) => format!("`{part}` of --until"),
+        (None, None) => return sentence.to_owned(),
+    };
+    sentence.replace(&format!("`{field}`"), &word)
 }
 
 #[cfg(test)]
@@ -140,33 +143,41 @@ mod tests {
 
     #[test]
     fn fields_are_named_as_on_the_command_line() {
-        for (said, shown) in [
+        for (field, said, shown) in [
             (
+                "cols",
                 "`cols` must be 2 to 1000; got 0.",
                 "--cols must be 2 to 1000; got 0.",
             ),
             (
+                "until.all[1].url",
                 "`until.all[1].url` must be x",
                 "`all[1].url` of --until must be x",
             ),
-            ("`cwd` must be `a`", "`cwd` must be `a`"),
-            ("no field", "no field"),
-            (
-                "Timer 'timer_a' is paused: cannot pause it; resume_timer lets it go on",
-                "Timer 'timer_a' is paused: cannot pause it; `abide timer resume` lets it go on",
-            ),
+            ("cwd", "`cwd` must be `cols`", "`cwd` must be `cols`"),
         ] {
-            assert_eq!(in_cli_words(said), shown);
+            assert_eq!(in_cli_words(said, field), shown);
         }
     }
 
     #[test]
     fn unknown_session_comes_with_the_command_that_lists_them() {
-        let error = CliError::refused("Session 'session_a' not found");
-        assert!(error.to_string().ends_with(
-            "Session 'session_a' not found\n  `abide ps --all` shows the sessions there are"
-        ));
-        assert_eq!(CliError::refused("no").to_string(), "abide: no");
+        let refused = |path: &str, status: StatusCode| {
+            CliError::from(ClientError::Refused {
+                status,
+                detail: "Session 'session_a' not found".into(),
+                closing: None,
+                field: None,
+                path: path.into(),
+            })
+            .to_string()
+        };
+        let hint = "not found\n  `abide ps --all` shows the sessions that exist";
+        for path in ["/v1/sessions/session_a/kill", "/v1/tools/terminal_session"] {
+            assert!(refused(path, StatusCode::NOT_FOUND).ends_with(hint));
+            assert!(refused(path, StatusCode::CONFLICT).ends_with("not found"));
+        }
+        assert!(refused("/v1/timers/timer_a", StatusCode::NOT_FOUND).ends_with("not found"));
     }
 
     #[test]

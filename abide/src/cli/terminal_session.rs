@@ -20,7 +20,7 @@ async fn call(client: &Client, arguments: Value) -> Result<Value, CliError> {
         .await?;
     if result["is_error"] == json!(true) {
         let sentence = result["text"].as_str().unwrap_or("it failed");
-        return Err(CliError::refused(sentence));
+        return Err(CliError::new(sentence));
     }
     Ok(result)
 }

@@ -35,7 +35,7 @@ pub async fn wait(client: Client, mut wait: WaitArgs) -> Result<u8, CliError> {
         purpose,
     };
     let result = bar.show_during(waiting).await;
-    let result = result.map_err(|error| with_options(error, wait.until.is_some()))?;
+    let result = result.map_err(|error| with_option(error, wait.until.is_some()))?;
     let met = result["held"] == true;
     if wait.json.json {
         show::json(&result);
@@ -55,29 +55,23 @@ pub async fn wait(client: Client, mut wait: WaitArgs) -> Result<u8, CliError> {
     Ok(u8::from(!met))
 }
 
-/// Error in which the parts of the condition are named as the options that gave them, unless JSON gave some.
-fn with_options(error: ClientError, has_json: bool) -> ClientError {
+/// Error in which the part of the condition is named as the option that gave it, unless JSON gave some.
+fn with_option(error: ClientError, has_json: bool) -> ClientError {
     match error {
         ClientError::Refused {
             status,
             detail,
             closing,
-        } if !has_json => {
-            let parts = detail.split('`').enumerate().map(|(number, part)| {
-                let field = part.strip_prefix("until.").map(|path| {
-                    let last = path.rsplit('.').next();
-                    last.unwrap_or(path)
-                });
-                match (number % 2, field) {
-                    (1, Some(field)) => format!("--{field}"),
-                    (1, None) => format!("`{part}`"),
-                    _ => part.to_owned(),
-                }
-            });
+            field: Some(field),
+            path,
+        } if !has_json && field.starts_with("until.") => {
+            let option = field.rsplit('.').next().unwrap_or_default();
             ClientError::Refused {
                 status,
-                detail: parts.collect(),
+                detail: detail.replace(&format!("`{field}`"), &format!("--{option}")),
                 closing,
+                field: None,
+                path,
             }
         }
         other => other,

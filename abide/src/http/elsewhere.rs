@@ -95,7 +95,7 @@ pub async fn joined_timer(
     };
     let (agent, is_mission) = (requester.acting_agent(), text("mission").is_some());
     let known = tools::timer_with_key(machines, &agent, key, is_mission).await;
-    let Some(timer) = known.map_err(|bad| Problem::conflict(bad.0))? else {
+    let Some(timer) = known.map_err(|bad| Problem::conflict(bad.sentence))? else {
         return Ok(None);
     };
     let (method, path, body) = match is_mission {

@@ -6,7 +6,7 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use super::body::json;
-use crate::tools::refusal_code;
+use crate::tools::{BadInput, escape_invisible, refusal_code};
 use abide_engine::store::{StoreFault, closing_word};
 use abide_engine::text::refusal_sentence;
 
@@ -21,6 +21,8 @@ pub struct Problem {
     code: ErrorCode,
     status: StatusCode,
     detail: String,
+    /// Field of the request with the fault.
+    field: Option<String>,
     /// Closing of the question that the request is about.
     closing: Option<Closing>,
     tool_error: bool,
@@ -68,6 +70,7 @@ impl Problem {
             code,
             status: status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             detail: detail.into(),
+            field: None,
             closing: None,
             tool_error: false,
         }
@@ -95,6 +98,15 @@ macro_rules! faults {
 
 faults!(std::io::Error, StoreFault, tokio::task::JoinError);
 
+impl From<BadInput> for Problem {
+    fn from(bad: BadInput) -> Self {
+        Problem {
+            field: bad.field,
+            ..Self::bad_input(escape_invisible(&bad.sentence))
+        }
+    }
+}
+
 impl From<&Refusal> for Problem {
     fn from(refusal: &Refusal) -> Self {
         let closing = match refusal {
@@ -115,6 +127,7 @@ impl IntoResponse for Problem {
             r#type: format!("urn:abide:problem:{}", self.code.as_str()),
             title: title.into(),
             status: self.status.as_u16(),
+            field: self.field,
             closing: self.closing.map(|closing| closing_word(closing).into()),
             text: self.tool_error.then(|| self.detail.clone()),
             is_error: self.tool_error.then_some(true),

@@ -18,7 +18,7 @@ use super::requester::Requester;
 use super::run_request::PtySize;
 use super::sessions::{session_from, session_name};
 use crate::signals;
-use crate::tools::{self, BadInput, escape_invisible};
+use crate::tools;
 use abide_engine::SessionView;
 use abide_engine::screen::Size;
 use abide_session::daemon_record::RequestName;
@@ -282,10 +282,4 @@ fn check_running(view: &SessionView) -> Result<(), Problem> {
 
 fn session_ended(id: SessionId) -> Problem {
     Problem::from(&abide_core::Refusal::SessionEnded(id))
-}
-
-impl From<BadInput> for Problem {
-    fn from(bad: BadInput) -> Self {
-        Problem::bad_input(escape_invisible(&bad.0))
-    }
 }

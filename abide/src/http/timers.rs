@@ -23,7 +23,7 @@ use super::problem::Problem;
 use super::requester::Requester;
 use super::tools::{context, environment_for};
 use super::{State, elsewhere, headers, pagination};
-use crate::tools::{self, NotCalled, in_seconds};
+use crate::tools::{self, BadInput, NotCalled, in_seconds};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::config;
@@ -265,7 +265,7 @@ async fn call(
         tools::begin_quietly(&state.handle, tool, arguments, context, requester.caller()).await;
     let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
-        NotCalled::BadInput(bad) => Problem::bad_input(bad.0),
+        NotCalled::BadInput(bad) => Problem::from(bad),
     })?;
     let result = call.to_result().await.ok_or_else(Problem::stopping)?;
     call.into_receipt().delivered();
@@ -405,8 +405,8 @@ pub async fn wait(
 ) -> Result<JsonResponse<Waited>, Problem> {
     let context = context(config::environment().into(), &requester, &headers)?;
     let WaitArgs { until, r#for: time } = WaitArgs::read(body, "this tool")?;
-    let until = until.ok_or_else(|| Problem::bad_input("`until` is required; got nothing."))?;
-    let time = time.ok_or_else(|| Problem::bad_input("`for` is required; got nothing."))?;
+    let until = until.ok_or_else(|| BadInput::about("until", "is required; got nothing."))?;
+    let time = time.ok_or_else(|| BadInput::about("for", "is required; got nothing."))?;
     let condition = tools::read_condition(until.0, &context, &state.handle).await?;
     // For an agent, its own sessions are the candidates that may open a port. A person may wait for a
     // port that another program opens, so there are no candidates.

@@ -60,7 +60,7 @@ pub async fn call(
     let call = call.instrument(span.clone()).await;
     let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
-        NotCalled::BadInput(bad) => Problem::bad_input(bad.0).tool_error(),
+        NotCalled::BadInput(bad) => Problem::from(bad).tool_error(),
     })?;
     if quiet {
         call.be_quiet();

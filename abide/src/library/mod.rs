@@ -117,6 +117,8 @@ impl Abide {
             status: StatusCode::BAD_REQUEST,
             detail: fault.to_string(),
             closing: None,
+            field: None,
+            path: String::new(),
         };
         let blocks = xml::parse(text).map_err(invalid)?.blocks;
         let mut results = Vec::with_capacity(blocks.len());

@@ -18,9 +18,10 @@ pub(super) fn pattern(field: &str, given: Option<String>) -> Result<Option<Patte
     };
     let pattern = Pattern::new(&text).map_err(|fault| {
         let given = shown_text(&text);
-        BadInput(format!(
-            "`{field}` must be a regular expression; got {given}: {fault}."
-        ))
+        BadInput::about(
+            field,
+            format!("must be a regular expression; got {given}: {fault}."),
+        )
     })?;
     Ok(Some(pattern))
 }

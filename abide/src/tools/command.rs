@@ -147,16 +147,17 @@ fn read_fields<L>(
             CallStart::Run(Box::new((run, report::read_launch(args, context, handle)?)))
         }
         Some(_) if !command.is_empty() => {
-            return Err(BadInput(
-                "`command` starts a command and `session_id` waits for one that was started; give one of them."
-                    .into(),
+            return Err(BadInput::about(
+                "command",
+                "starts a command and `session_id` waits for one that was started; give one of them.",
             ));
         }
         Some(AnyText(id)) => {
             if let Some(field) = launch_field(&args) {
-                return Err(BadInput(format!(
-                    "`{field}` goes with `command`; a session that `session_id` names was started already."
-                )));
+                return Err(BadInput::about(
+                    field,
+                    "goes with `command`; a session that `session_id` names was started already.",
+                ));
             }
             match SessionRef::read(&id) {
                 SessionRef::Id(id) => CallStart::Join(id),
@@ -168,7 +169,7 @@ fn read_fields<L>(
 }
 
 fn empty(kind: Kind) -> BadInput {
-    BadInput(match kind {
+    BadInput::new(match kind {
         Kind::Shell => "ERROR: Shell command cannot be empty.".into(),
         Kind::Execute => "ERROR: Command cannot be empty.".into(),
     })

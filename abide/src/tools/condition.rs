@@ -49,10 +49,13 @@ pub(crate) async fn read(
     let reader = Reader { context, handle };
     let condition = reader.condition(given, "until".into(), 0).await?;
     if condition.leaves() > LEAF_LIMIT {
-        return Err(BadInput(format!(
-            "`until` must be made of at most {LEAF_LIMIT} conditions; got {}.",
-            condition.leaves()
-        )));
+        return Err(BadInput::about(
+            "until",
+            format!(
+                "must be made of at most {LEAF_LIMIT} conditions; got {}.",
+                condition.leaves()
+            ),
+        ));
     }
     Ok(condition)
 }
@@ -145,17 +148,20 @@ impl Reader<'_> {
             named.extend(KINDS.iter().filter(|kind| fields.contains_key(**kind)));
         }
         let [kind] = named[..] else {
-            return Err(BadInput(format!(
-                "`{at}` must name exactly one of {}; got {}.",
-                alternatives(&KINDS),
-                match named.is_empty() {
-                    false => named.join(" and "),
-                    true => fields
-                        .keys()
-                        .next()
-                        .map_or("none".into(), |name| shown_text(name)),
-                }
-            )));
+            return Err(BadInput::about(
+                at,
+                format!(
+                    "must name exactly one of {}; got {}.",
+                    alternatives(&KINDS),
+                    match named.is_empty() {
+                        false => named.join(" and "),
+                        true => fields
+                            .keys()
+                            .next()
+                            .map_or("none".into(), |name| shown_text(name)),
+                    }
+                ),
+            ));
         };
         match kind {
             "port" => port(fields, at),
@@ -181,14 +187,16 @@ impl Reader<'_> {
             return Err(wrong(at, "a list of conditions", &list));
         };
         if list.is_empty() {
-            return Err(BadInput(format!(
-                "`{at}` must hold at least one condition; got none."
-            )));
+            return Err(BadInput::about(
+                at,
+                "must hold at least one condition; got none.",
+            ));
         }
         if depth + 1 >= DEPTH_LIMIT {
-            return Err(BadInput(format!(
-                "`{at}` must not be nested deeper than {DEPTH_LIMIT}."
-            )));
+            return Err(BadInput::about(
+                at,
+                format!("must not be nested deeper than {DEPTH_LIMIT}."),
+            ));
         }
         let mut parts = Vec::new();
         for (n, part) in list.into_iter().enumerate() {
@@ -226,9 +234,10 @@ impl Reader<'_> {
         };
         let matches = pattern(fields.remove("matches"), &format!("{at}.matches"))?;
         if matches.is_some() && is == FileState::Gone {
-            return Err(BadInput(format!(
-                "`{at}.matches` has no meaning for a file that is to be gone; leave one of them out."
-            )));
+            return Err(BadInput::about(
+                format_args!("{at}.matches"),
+                "has no meaning for a file that is to be gone; leave one of them out.",
+            ));
         }
         refuse_other_fields(fields, at, "file, is, matches")?;
         Ok(Condition::File(File { path, is, matches }))
@@ -242,12 +251,12 @@ impl Reader<'_> {
         let here = &format!("{at}.session");
         let given = text(fields.remove("session"), here)?;
         let found = self.find(&given).await;
-        let found = found.map_err(|fault| BadInput(format!("`{here}`: {fault}")))?;
+        let found = found.map_err(|fault| BadInput::about(here, format!(": {fault}")))?;
         let Some(found) = found else {
-            return Err(BadInput(format!(
-                "`{here}`: Session '{}' not found",
-                shown_text(&given)
-            )));
+            return Err(BadInput::about(
+                here,
+                format!(": Session '{}' not found", shown_text(&given)),
+            ));
         };
         let is = fields.remove("is").unwrap_or(Value::Null);
         let output = pattern(fields.remove("output"), &format!("{at}.output"))?;
@@ -256,9 +265,10 @@ impl Reader<'_> {
             (Some("ended"), None) => SessionCondition::Ended,
             (None, Some(output)) if is.is_null() => SessionCondition::Output(output),
             (Some("ended"), Some(_)) => {
-                return Err(BadInput(format!(
-                    "`{at}` takes `is` or `output`, not both; use `all` or `any` for both."
-                )));
+                return Err(BadInput::about(
+                    at,
+                    "takes `is` or `output`, not both; use `all` or `any` for both.",
+                ));
             }
             _ => return Err(wrong(&format!("{at}.is"), "ended", &is)),
         };
@@ -274,10 +284,13 @@ impl Reader<'_> {
             (FoundSession::On(machine, _), SessionCondition::Output(_)) => {
                 let machines = self.handle.other_machines();
                 let name = machines.map_or_else(String::new, |known| known.shown_name(machine));
-                Err(BadInput(format!(
-                    "`{at}.output`: the session is on machine {name}, and only the end of a session there can be waited \
-                     for; use `is: \"ended\"`, or `read_output` with `until`."
-                )))
+                Err(BadInput::about(
+                    format!("{at}.output"),
+                    format!(
+                        ": the session is on machine {name}, and only the end of a session there can be waited for; use \
+                         `is: \"ended\"`, or `read_output` with `until`."
+                    ),
+                ))
             }
         }
     }
@@ -432,10 +445,13 @@ fn pattern(given: Option<Value>, at: &str) -> Result<Option<String>, BadInput> {
                 .last()
                 .unwrap_or_default()
                 .trim_start_matches("error: ");
-            Err(BadInput(format!(
-                "`{at}` must be a regular expression; got {}: {why}.",
-                shown_text(&text)
-            )))
+            Err(BadInput::about(
+                at,
+                format!(
+                    "must be a regular expression; got {}: {why}.",
+                    shown_text(&text)
+                ),
+            ))
         }
     }
 }
@@ -454,16 +470,16 @@ fn text(given: Option<Value>, at: &str) -> Result<String, BadInput> {
 fn refuse_other_fields(fields: Map<String, Value>, at: &str, known: &str) -> Result<(), BadInput> {
     match fields.into_iter().find(|(_, value)| !value.is_null()) {
         None => Ok(()),
-        Some((field, _)) => Err(BadInput(format!(
-            "`{at}.{}` is not a field of this condition; the fields are {known}.",
-            shown_text(&field)
-        ))),
+        Some((field, _)) => Err(BadInput::about(
+            format_args!("{at}.{}", shown_text(&field)),
+            format!("is not a field of this condition; the fields are {known}."),
+        )),
     }
 }
 
 fn wrong(at: &str, allowed: &str, given: &Value) -> BadInput {
-    BadInput(format!(
-        "`{at}` must be {allowed}; got {}.",
-        shown_text(&given.to_string())
-    ))
+    BadInput::about(
+        at,
+        format!("must be {allowed}; got {}.", shown_text(&given.to_string())),
+    )
 }

@@ -88,9 +88,10 @@ async fn session_target(
             Ok(None) => Ok(None),
             Err(fault) => Ok(Some(Err(fault))),
         },
-        Some(other) => Err(BadInput(format!(
-            "`on` must be the name or a label of a machine; got {other}"
-        ))),
+        Some(other) => Err(BadInput::about(
+            "on",
+            format!("must be the name or a label of a machine; got {other}"),
+        )),
     }
 }
 
@@ -141,7 +142,7 @@ pub(crate) async fn timer_with_key(
     match machines.timer_with_key(agent, &stored).await {
         Some(known) if known.is_mission != is_mission => {
             let refusal = timer::Refusal::KeyReused(Key(stored.into()));
-            Err(BadInput(refusal_sentence(&Refusal::Timer(refusal))))
+            Err(BadInput::new(refusal_sentence(&Refusal::Timer(refusal))))
         }
         known => Ok(known),
     }
@@ -164,7 +165,7 @@ async fn chosen(
     match alive.or(found.first()) {
         Some(machine) if Some(machine.id) == machines.state().own => Ok(None),
         Some(machine) => Ok(Some(Ok(machine.id))),
-        None => Err(BadInput(format!(
+        None => Err(BadInput::new(format!(
             "no machine of the fleet has the name or label '{}'; `abide machine list` lists them",
             super::shown(on)
         ))),

@@ -128,7 +128,10 @@ pub enum NotCalled {
 
 impl From<BadInput> for NotCalled {
     fn from(bad: BadInput) -> Self {
-        NotCalled::BadInput(BadInput(escape_invisible(&bad.0)))
+        NotCalled::BadInput(BadInput {
+            sentence: escape_invisible(&bad.sentence),
+            ..bad
+        })
     }
 }
 

@@ -78,8 +78,8 @@ pub(crate) fn judge_condition(
     let launch = LaunchOptions::plain(folder.to_owned(), Vec::new(), None, Arc::default());
     match judge(handle, context, command, &launch) {
         StartDecision::Start => Ok(()),
-        StartDecision::Refused(result) => Err(BadInput(result.text)),
-        StartDecision::Approve(approval) => Err(BadInput(format!(
+        StartDecision::Refused(result) => Err(BadInput::new(result.text)),
+        StartDecision::Approve(approval) => Err(BadInput::new(format!(
             "REFUSED: {} (rule: {}). Nothing was run: the command of a condition runs without a person, so it must not \
              need an answer.",
             approval.why, approval.rule

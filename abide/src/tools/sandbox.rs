@@ -67,16 +67,19 @@ impl SandboxArgs {
             false => WishOf::Agent,
         };
         let choice = subject.choose(of, wish);
-        let mut sandbox = choice.map_err(|refused| BadInput(refused.0))?;
+        let mut sandbox = choice.map_err(|refused| BadInput::new(refused.0))?;
         let mut env = context.env.to_vec();
         let mut beyond_settings = None;
         if let SandboxChoice::Plan(_) = &sandbox {
             let is_ours = |name: &OsString| name.to_str().is_some_and(|n| n.starts_with("ABIDE_"));
             if let Some((name, _)) = given.iter().find(|(name, _)| is_ours(name)) {
-                return Err(BadInput(format!(
-                    "`env` must not set `{}` in a sandbox: names that begin with ABIDE_ belong to abide.",
-                    name.to_string_lossy()
-                )));
+                return Err(BadInput::about(
+                    "env",
+                    format!(
+                        "must not set `{}` in a sandbox: names that begin with ABIDE_ belong to abide.",
+                        name.to_string_lossy()
+                    ),
+                ));
             }
         }
         if let (Some(Needs(needs)), true) = (&self.needs, sandbox != SandboxChoice::Off) {
@@ -108,8 +111,9 @@ impl SandboxArgs {
 /// Justification of a call for the person who is asked.
 fn shown_justification(given: Option<&Text>) -> Result<String, BadInput> {
     match given.map(|text| text.0.trim()).unwrap_or_default() {
-        "" => Err(BadInput(
-            "`needs` goes with `justification`, one sentence that tells a person why.".into(),
+        "" => Err(BadInput::about(
+            "needs",
+            "goes with `justification`, one sentence that tells a person why.",
         )),
         text => Ok(shorten(&one_line(text), JUSTIFICATION_CHARS)),
     }
@@ -133,19 +137,25 @@ fn widen(
         let touches = |other: &Path| path.starts_with(other) || other.starts_with(&path);
         let never = hidden.iter().chain(&plan.hide).chain(&plan.own);
         if let Some(never) = never.into_iter().find(|never| touches(never)) {
-            return Err(BadInput(format!(
-                "`needs` names '{}', and '{}' is never shown to a sandbox.",
-                path.display(),
-                never.display()
-            )));
+            return Err(BadInput::about(
+                "needs",
+                format!(
+                    "names '{}', and '{}' is never shown to a sandbox.",
+                    path.display(),
+                    never.display()
+                ),
+            ));
         }
         // A protected name of the workspace that does not exist yet can be granted like one that does.
         let is_new = path.starts_with(&plan.workspace.path);
         if !path.exists() && !is_new {
-            return Err(BadInput(format!(
-                "`needs` names '{}', which does not exist; name the folder that it would be in.",
-                path.display()
-            )));
+            return Err(BadInput::about(
+                "needs",
+                format!(
+                    "names '{}', which does not exist; name the folder that it would be in.",
+                    path.display()
+                ),
+            ));
         }
         // What is not hidden can be read without asking.
         if writes {
@@ -160,7 +170,8 @@ fn widen(
         }
         return Ok(wanted);
     }
-    let refused = |why: InvalidGate| BadInput(format!("`needs.network` has a wrong name: {why}."));
+    let refused =
+        |why: InvalidGate| BadInput::about("needs.network", format!("has a wrong name: {why}."));
     gate_plan::check_names(&needs.network).map_err(|why| refused(why.into()))?;
     let gate = match &plan.network {
         // A yes opens the names, and no port of the command on this machine.

@@ -143,7 +143,10 @@ pub(super) async fn read(
             let (timer, reason) = (args.timer_id, args.reason);
             let time = || {
                 args.pause_duration.map(|time| time.0).ok_or_else(|| {
-                    BadInput("`pause_duration` is required and must be a number of seconds above 0; got nothing.".into())
+                    BadInput::about(
+                        "pause_duration",
+                        "is required and must be a number of seconds above 0; got nothing.",
+                    )
                 })
             };
             act(|| time().map(Act::Pause), timer, reason, context, handle).await?
@@ -199,9 +202,9 @@ async fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
     let key = key(args.idempotency_key, context);
     if let Some(given) = timer {
         if until.is_some() {
-            return Err(BadInput(
-                "`until` belongs to a new timer; a timer that exists keeps the condition it has."
-                    .into(),
+            return Err(BadInput::about(
+                "until",
+                "belongs to a new timer; a timer that exists keeps the condition it has.",
             ));
         }
         return Ok(match given.trim().parse() {
@@ -222,14 +225,14 @@ async fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
         (Some(reason), None) => (Kind::Waiting, ("reason", reason)),
         (None, Some(mission)) => (Kind::Mission, ("mission", mission)),
         (Some(_), Some(_)) => {
-            return Err(BadInput(
+            return Err(BadInput::new(
                 "`reason` and `mission` exclude each other; got both. Give `reason` to wait for \
                  something now, or `mission` to be woken later."
                     .into(),
             ));
         }
         (None, None) => {
-            return Err(BadInput(
+            return Err(BadInput::new(
                 "`reason` or `mission` is required for a new timer; got neither. Give `timer_id` to \
                  continue one that exists."
                     .into(),
@@ -238,7 +241,10 @@ async fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
     };
     let purpose = checked(purpose.0, purpose.1)?;
     let total = total.ok_or_else(|| {
-        BadInput("`total_duration` is required for a new timer and must be a number of seconds above 0; got nothing.".into())
+        BadInput::about(
+            "total_duration",
+            "is required for a new timer and must be a number of seconds above 0; got nothing.",
+        )
     })?;
     // A mission returns at once, so its standby is ignored.
     let standby = standby.filter(|_| kind == Kind::Waiting);
@@ -249,7 +255,7 @@ async fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
             let written = serde_json::to_string(&condition);
             Some(
                 written
-                    .map_err(|e| BadInput(format!("`until` cannot be kept: {e}.")))?
+                    .map_err(|e| BadInput::about("until", format!("cannot be kept: {e}.")))?
                     .into(),
             )
         }
@@ -279,15 +285,19 @@ fn one_of(left: Option<String>, right: Option<String>) -> (Option<String>, Optio
 
 fn checked(field: &str, text: String) -> Result<String, BadInput> {
     if text.trim().is_empty() {
-        return Err(BadInput(format!(
-            "`{field}` must not be empty, since it is what you are told later; got {text:?}."
-        )));
+        return Err(BadInput::about(
+            field,
+            format!("must not be empty, since it is what you are told later; got {text:?}."),
+        ));
     }
     if text.len() > TEXT_LIMIT {
-        return Err(BadInput(format!(
-            "`{field}` must be at most {TEXT_LIMIT} bytes long; got {}.",
-            text.len()
-        )));
+        return Err(BadInput::about(
+            field,
+            format!(
+                "must be at most {TEXT_LIMIT} bytes long; got {}.",
+                text.len()
+            ),
+        ));
     }
     Ok(text)
 }
@@ -318,7 +328,7 @@ async fn act(
     handle: &Handle,
 ) -> Read {
     let Text(given) = timer
-        .ok_or_else(|| BadInput("`timer_id` is required and must be text; got nothing.".into()))?;
+        .ok_or_else(|| BadInput::about("timer_id", "is required and must be text; got nothing."))?;
     let act = act()?;
     let reason = reason.map(|reason| checked("reason", reason.0));
     let reason = reason.transpose()?;
@@ -611,17 +621,20 @@ pub(crate) async fn many(
     handle: &Handle,
 ) -> Result<Request, BadInput> {
     if all.len() > limit::TIMERS_AT_ONCE {
-        return Err(BadInput(format!(
-            "`timers` must hold at most {} timers; got {}.",
-            limit::TIMERS_AT_ONCE,
-            all.len()
-        )));
+        return Err(BadInput::about(
+            "timers",
+            format!(
+                "must hold at most {} timers; got {}.",
+                limit::TIMERS_AT_ONCE,
+                all.len()
+            ),
+        ));
     }
     let mut new = Vec::with_capacity(all.len());
     for (n, given) in all.into_iter().enumerate() {
-        let at = |bad: BadInput| BadInput(format!("`timers[{n}]`: {}", bad.0));
+        let at = |bad: BadInput| BadInput::about(format_args!("timers[{n}]"), format!(": {bad}"));
         let Value::Object(fields) = given else {
-            return Err(at(BadInput("it must be an object.".into())));
+            return Err(at(BadInput::new("it must be an object.".into())));
         };
         let args = TimerArgs::read(fields, "this tool").map_err(at)?;
         let (request, _) = wait(args, context, handle).await.map_err(at)?;
@@ -630,7 +643,9 @@ pub(crate) async fn many(
                 detach: true,
                 ..create
             }),
-            _ => return Err(at(BadInput("`timer_id` has no meaning here.".into()))),
+            _ => {
+                return Err(at(BadInput::about("timer_id", "has no meaning here.")));
+            }
         }
     }
     Ok(Request::CreateMany(new))

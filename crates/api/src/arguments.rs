@@ -21,11 +21,36 @@ use serde_json::{Map, Value};
 
 /// Input that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadInput(pub String);
+pub struct BadInput {
+    /// Field with the fault, such as `until.all[1].url`; `None`: the fault concerns several fields or none.
+    pub field: Option<String>,
+    /// Whole sentence about it.
+    pub sentence: String,
+}
+
+impl BadInput {
+    /// Fault that concerns several fields or none.
+    pub fn new(sentence: String) -> Self {
+        BadInput {
+            field: None,
+            sentence,
+        }
+    }
+
+    /// Fault of one field. `rest` is the sentence behind the name of the field.
+    pub fn about(field: impl std::fmt::Display, rest: impl std::fmt::Display) -> Self {
+        let (field, rest) = (field.to_string(), rest.to_string());
+        let space = if rest.starts_with(':') { "" } else { " " };
+        BadInput {
+            sentence: format!("`{field}`{space}{rest}"),
+            field: Some(field),
+        }
+    }
+}
 
 impl std::fmt::Display for BadInput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.sentence)
     }
 }
 
@@ -47,11 +72,13 @@ fn finish(fields: Map<String, Value>, part: &str, known: &[&str]) -> Result<(), 
     let is_unused = |value: &Value| value.is_null() || value == "";
     match fields.into_iter().find(|(_, value)| !is_unused(value)) {
         None => Ok(()),
-        Some((field, _)) => Err(BadInput(format!(
-            "`{}` is not a field of {part}; the fields are {}.",
+        Some((field, _)) => Err(BadInput::about(
             shown_text(&field),
-            known.join(", ")
-        ))),
+            format!(
+                "is not a field of {part}; the fields are {}.",
+                known.join(", ")
+            ),
+        )),
     }
 }
 
@@ -92,7 +119,9 @@ mod tests {
         let Value::Object(fields) = given else {
             panic!("arguments are an object");
         };
-        TimerActionArgs::read(fields, "this tool").unwrap_err().0
+        TimerActionArgs::read(fields, "this tool")
+            .unwrap_err()
+            .sentence
     }
 
     #[test]

@@ -96,6 +96,9 @@ pub struct Problem {
     pub status: u16,
     /// One sentence: the fault and the next step.
     pub detail: String,
+    /// Field of the request with the fault, such as `until.port`, if it is one field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
     /// Closing of the question, if the request was refused because of it: `yes`, `no`, `withdrawn` or `expired`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closing: Option<String>,

@@ -42,7 +42,7 @@ pub(super) fn read_extend(args: ExtendArgs) -> Result<Extend, BadInput> {
         .or(limits.inactivity)
         .is_none()
     {
-        return Err(BadInput(
+        return Err(BadInput::new(
             "`timeout`, `idle` or `inactivity_timeout` is required: there is nothing to move."
                 .into(),
         ));
@@ -52,7 +52,7 @@ pub(super) fn read_extend(args: ExtendArgs) -> Result<Extend, BadInput> {
 
 pub(super) fn read_resize(args: &ResizeArgs) -> Result<Resize, BadInput> {
     match start::size(args.cols, args.rows) {
-        (None, None) => Err(BadInput(
+        (None, None) => Err(BadInput::new(
             "`cols` or `rows` is required: there is no size to give.".into(),
         )),
         (cols, rows) => Ok(Resize { cols, rows }),
@@ -65,9 +65,10 @@ pub(super) fn read_signal(args: SignalArgs) -> Result<i32, BadInput> {
         let given = given.map_or("nothing".into(), |given| {
             super::shortened(&given.to_string())
         });
-        BadInput(format!(
-            "`signal` must be a name such as \"INT\" or a number from 1 to 64; got {given}."
-        ))
+        BadInput::about(
+            "signal",
+            format!("must be a name such as \"INT\" or a number from 1 to 64; got {given}."),
+        )
     })
 }
 

@@ -153,12 +153,12 @@ pub(super) fn read_start(
 
 fn unknown_action(given: &str) -> BadInput {
     let allowed = ACTIONS.join(", ");
-    BadInput(format!("`action` must be one of {allowed}; got {given}."))
+    BadInput::about("action", format!("must be one of {allowed}; got {given}."))
 }
 
 fn session_ref(given: Option<AnyText>) -> Result<SessionRef, BadInput> {
     let AnyText(text) = given.ok_or_else(|| {
-        BadInput("`session_id` is required and must be text; got nothing.".into())
+        BadInput::about("session_id", "is required and must be text; got nothing.")
     })?;
     Ok(SessionRef::read(&text))
 }

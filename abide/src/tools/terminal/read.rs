@@ -33,10 +33,13 @@ pub(super) fn read(args: ReadOutputArgs) -> Result<Read, BadInput> {
     let since = match args.since {
         None => None,
         Some(TextOrNumber(text)) => Some(text.parse().map_err(|_| {
-            BadInput(format!(
-                "`since` must be a cursor from an earlier result; got \"{}\".",
-                super::shortened(&text)
-            ))
+            BadInput::about(
+                "since",
+                format!(
+                    "must be a cursor from an earlier result; got \"{}\".",
+                    super::shortened(&text)
+                ),
+            )
         })?),
     };
     Ok(Read {

@@ -24,7 +24,10 @@ pub(in crate::tools) struct Search {
 
 pub(super) fn read(args: SearchArgs) -> Result<Search, BadInput> {
     let pattern = pattern("pattern", args.pattern.map(|text| text.0))?.ok_or_else(|| {
-        BadInput("`pattern` is required and must be a regular expression; got nothing.".into())
+        BadInput::about(
+            "pattern",
+            "is required and must be a regular expression; got nothing.",
+        )
     })?;
     Ok(Search {
         pattern,

@@ -35,18 +35,18 @@ pub(super) fn read(args: SendInputArgs) -> Result<Send, BadInput> {
     let input = args.input.map(|input| input.0).unwrap_or_default();
     let keys = args.keys.map(|keys| keys.0).unwrap_or_default();
     if keys.len() > KEY_LIMIT {
-        return Err(BadInput(format!(
-            "`keys` must hold at most {KEY_LIMIT}; got {}.",
-            keys.len()
-        )));
+        return Err(BadInput::about(
+            "keys",
+            format!("must hold at most {KEY_LIMIT}; got {}.", keys.len()),
+        ));
     }
     if input.is_empty() && keys.is_empty() {
-        return Err(BadInput(
+        return Err(BadInput::new(
             "`input` or `keys` is required: there is nothing to send.".into(),
         ));
     }
     for key in &keys {
-        keys::key(key, Modes::default()).map_err(|e| BadInput(format!("`keys`: {e}.")))?;
+        keys::key(key, Modes::default()).map_err(|e| BadInput::about("keys", format!(": {e}.")))?;
     }
     Ok(Send { input, keys })
 }

@@ -40,7 +40,7 @@ pub(in crate::tools) enum Begin {
 pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Result<Start, BadInput> {
     let command = args.command.map(|text| text.0).unwrap_or_default();
     if command.trim().is_empty() {
-        return Err(BadInput("ERROR: Command cannot be empty.".into()));
+        return Err(BadInput::new("ERROR: Command cannot be empty.".into()));
     }
     let cwd = folder(args.cwd, context);
     let given = args.env.map(|env| env.0).unwrap_or_default();

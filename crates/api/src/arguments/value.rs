@@ -121,7 +121,7 @@ impl FromArgument for SandboxName {
         match value.as_str() {
             Some("read-only") => Ok(SandboxName(SandboxLess::ReadOnly)),
             Some("workspace-write") => Ok(SandboxName(SandboxLess::WorkspaceWrite)),
-            Some("off") => Err(BadInput(format!(
+            Some("off") => Err(BadInput::new(format!(
                 "`{field}` must be \"read-only\" or \"workspace-write\"; got \"off\". To ask a person for more, send \
                  `needs` and `justification`."
             ))),
@@ -138,10 +138,13 @@ impl FromArgument for NetworkName {
     fn read(field: &str, value: Value) -> Result<Self, BadInput> {
         match value.as_str() {
             Some("off") => Ok(NetworkName(())),
-            Some(_) => Err(BadInput(format!(
-                "`{field}` must be \"off\"; got {}. To ask a person for more, send `needs` and `justification`.",
-                shown(&value)
-            ))),
+            Some(_) => Err(BadInput::about(
+                field,
+                format!(
+                    "must be \"off\"; got {}. To ask a person for more, send `needs` and `justification`.",
+                    shown(&value)
+                ),
+            )),
             None => Err(wrong(field, "\"off\"", &value)),
         }
     }
@@ -166,10 +169,13 @@ impl FromArgument for Needs {
                 "sandbox" if value == "off" => needs.no_sandbox = true,
                 "sandbox" => return Err(wrong(&part, "\"off\"", &value)),
                 _ => {
-                    return Err(BadInput(format!(
-                        "`{field}` has the fields write, read, network and sandbox; got `{}`.",
-                        shown_text(&name)
-                    )));
+                    return Err(BadInput::about(
+                        field,
+                        format!(
+                            "has the fields write, read, network and sandbox; got `{}`.",
+                            shown_text(&name)
+                        ),
+                    ));
                 }
             }
         }
@@ -198,14 +204,20 @@ impl<const MIN: u64, const MAX: u64> JsonSchema for WholeNumber<MIN, MAX> {
 impl FromArgument for Text {
     fn read(field: &str, value: Value) -> Result<Self, BadInput> {
         match value {
-            Value::String(text) if text.contains('\0') => Err(BadInput(format!(
-                "`{field}` must be text without NUL bytes; got one at byte {}.",
-                text.find('\0').unwrap_or(0)
-            ))),
-            Value::String(text) if text.len() > TEXT_LIMIT => Err(BadInput(format!(
-                "`{field}` must be at most {TEXT_LIMIT} bytes long; got {}.",
-                text.len()
-            ))),
+            Value::String(text) if text.contains('\0') => Err(BadInput::about(
+                field,
+                format!(
+                    "must be text without NUL bytes; got one at byte {}.",
+                    text.find('\0').unwrap_or(0)
+                ),
+            )),
+            Value::String(text) if text.len() > TEXT_LIMIT => Err(BadInput::about(
+                field,
+                format!(
+                    "must be at most {TEXT_LIMIT} bytes long; got {}.",
+                    text.len()
+                ),
+            )),
             Value::String(text) => Ok(Text(text)),
             other => Err(wrong(field, "text", &other)),
         }
@@ -360,10 +372,13 @@ impl FromArgument for Env {
         let mut env = Vec::with_capacity(given.len());
         for (name, value) in given {
             if name.is_empty() || name.contains(['=', '\0']) {
-                return Err(BadInput(format!(
-                    "`{field}` names must not be empty and must hold neither '=' nor NUL; got {}.",
-                    shown(&Value::String(name))
-                )));
+                return Err(BadInput::about(
+                    field,
+                    format!(
+                        "names must not be empty and must hold neither '=' nor NUL; got {}.",
+                        shown(&Value::String(name))
+                    ),
+                ));
             }
             let value = match value {
                 Value::Null => None,
@@ -399,10 +414,7 @@ fn in_millis(secs: f64) -> Millis {
 }
 
 fn wrong(field: &str, allowed: &str, given: &Value) -> BadInput {
-    BadInput(format!(
-        "`{field}` must be {allowed}; got {}.",
-        shown(given)
-    ))
+    BadInput::about(field, format!("must be {allowed}; got {}.", shown(given)))
 }
 
 fn shown(value: &Value) -> String {

@@ -58,7 +58,7 @@ pub fn timer_refusal_sentence(refusal: &timer::Refusal) -> String {
             status,
         } => {
             let next = match status {
-                Status::Paused { .. } if *attempt != "resume" => "; resume_timer lets it go on",
+                Status::Paused { .. } if *attempt != "resume" => "; resume it first",
                 _ => "",
             };
             format!(
