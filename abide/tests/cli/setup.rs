@@ -308,7 +308,7 @@ fn confirmation_defaults_to_no() {
     for (answer, written) in [("\n", false), ("n\n", false), ("y\n", true)] {
         let mut pty = Pty::run(command(&abide, &["claude-code"]));
         // What a waker can cost is said in the question about it.
-        for question in ["in a sandbox", "without asking you each time", "billed"] {
+        for question in ["in a sandbox", "without asking you each time", "You pay"] {
             pty.wait_for(question);
             pty.type_in(b"\n");
         }
@@ -319,6 +319,14 @@ fn confirmation_defaults_to_no() {
         let refused = shown.contains("Claude Code: nothing was changed.");
         assert_eq!(refused, !written, "{shown}");
         assert_eq!(path.exists(), written, "{answer:?}");
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            shown.contains("does not cover commands that abide runs"),
+            "{shown}"
+        );
+        let note = "runs through abide have no sandbox. To switch it on, run \
+                    `abide setup claude-code --sandbox workspace-write`.";
+        assert_eq!(shown.matches(note).count(), usize::from(written), "{shown}");
         // Neither the sandbox nor the waker nor the permission is written without a yes.
         assert!(!abide.path("abide/config.toml").exists());
         assert!(!home(&abide, ".claude/settings.json").exists());
@@ -342,6 +350,7 @@ fn person_who_says_yes_gets_the_sandbox_the_permission_and_the_waker() {
     assert!(status.success());
     // The client needs no further permission.
     assert!(!shown.contains("--approve"), "{shown}");
+    assert!(!shown.contains("have no sandbox"), "{shown}");
     let config = read(&abide.path("abide/config.toml"));
     let entry = "[[sandbox.for]]\nagent = \"claude-code\"\nmode = \"workspace-write\"\n";
     assert!(config.contains(entry), "{config}");
@@ -404,7 +413,7 @@ fn permission_entry_is_written_where_the_client_has_one() {
         ("gemini", true),
         ("cursor", false),
     ] {
-        let offer = format!("`abide setup {client} --approve` lets it call the tools of abide");
+        let offer = format!("run `abide setup {client} --approve`.");
         let said = done(&abide, &[client, "--yes"]);
         assert_eq!(said.contains(&offer), has_setting, "{said}");
         let said = done(&abide, &[client, "--approve", "--yes"]);
@@ -459,6 +468,7 @@ fn person_chooses_among_several_installed_clients() {
     let mut bare = command(&abide, &[]);
     bare.env("PATH", "/nonexistent");
     let mut pty = Pty::run(bare);
+    pty.wait_for("Found Claude Code and Codex on this machine.");
     pty.wait_for("Set up Claude Code?");
     pty.type_in(b"n\n");
     for (question, answer) in [
@@ -646,8 +656,8 @@ fn setup_explains_the_waker_and_its_cost() {
         ("codex", "`codex exec resume`"),
     ] {
         let said = done(&abide, &[client, "--waker", "--yes"]).replace('\n', " ");
-        assert!(said.contains(resumes) && said.contains("billed"), "{said}");
+        assert!(said.contains(resumes) && said.contains("You pay"), "{said}");
     }
     let said = done(&abide, &["cursor", "--waker", "--yes"]);
-    assert!(!said.contains("billed"), "there is no waker: {said}");
+    assert!(!said.contains("You pay"), "there is no waker: {said}");
 }

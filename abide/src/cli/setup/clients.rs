@@ -133,12 +133,23 @@ impl ClientName {
         }
     }
 
+    /// Question to the person whether commands run in a sandbox.
+    pub fn sandbox_question(self) -> String {
+        let title = self.title();
+        format!(
+            "Run the commands of {title} in a sandbox (`workspace-write`)? A sandbox or permission setting of {title} itself does not \
+             cover commands that abide runs. In the sandbox of abide they can change only the folder that {title} works in (what \
+             they write to your home or temporary folders is visible to them alone), do not see your keys and tokens, and have \
+             no network unless you allow it in the configuration."
+        )
+    }
+
     /// Question to the person whether abide may wake the client, with what it can cost. `None`: the client has no waker.
     pub fn waker_question(self) -> Option<String> {
         let terms = self.waker_terms()?;
         Some(format!(
-            "May abide wake {} when there is a message for its agent, for example because a timer has completed? {terms} \
-             Without this, the agent gets its messages with its next call.",
+            "May abide wake {} when a timer completes or a command ends after the agent has finished its turn? {terms} If you \
+             say no, the agent gets its messages the next time it calls abide.",
             self.title()
         ))
     }
@@ -147,12 +158,12 @@ impl ClientName {
     pub fn waker_terms(self) -> Option<&'static str> {
         match self {
             ClientName::ClaudeCode => Some(
-                "An open session gets the message at once. A closed one is continued with `claude -p --resume`, if the agent \
-                 asked to be woken, at most 12 times an hour. Each such turn is billed like any other.",
+                "An open session gets the message at once. If the agent asked to be woken, abide continues a closed session with \
+                 `claude -p --resume`, at most 12 times an hour. You pay for these turns as for any other.",
             ),
             ClientName::Codex => Some(
-                "An open thread gets the message at once. A closed one is continued with `codex exec resume`, if the agent \
-                 asked to be woken, at most 12 times an hour. Each such turn is billed like any other.",
+                "An open thread gets the message at once. If the agent asked to be woken, abide continues a closed thread with \
+                 `codex exec resume`, at most 12 times an hour. You pay for these turns as for any other.",
             ),
             ClientName::Cursor | ClientName::Vscode | ClientName::Gemini => None,
         }

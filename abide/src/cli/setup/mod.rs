@@ -40,9 +40,9 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
     }
     let mut code = 0;
     let is_choice = found.len() > 1 && is_asked(args);
-    if is_choice {
+    if !args.json.json {
         let names: Vec<&str> = found.iter().map(|client| client.title()).collect();
-        outln!("Found {}.\n", names.join(", "));
+        outln!("Found {} on this machine.\n", listed(&names));
     }
     for (n, client) in found.into_iter().enumerate() {
         if is_choice {
@@ -62,6 +62,15 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
     Ok(code)
 }
 
+/// Names as in a sentence: `a, b and c`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [name] => (*name).to_owned(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
 fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
     let agent = args.agent.name();
     let agent = agent.unwrap_or_else(|| client.word().to_owned());
@@ -70,7 +79,7 @@ fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<u
     }
     let missing = client.missing().filter(|_| !args.undo);
     if let Some(sentence) = missing.as_ref().filter(|_| !args.json.json) {
-        outln!("{sentence} What follows has an effect once it is there.\n");
+        outln!("{sentence} The change takes effect when it is installed.\n");
     }
     let choices = Choices::of(client, args, paths, &agent)?;
     let mut changes = Vec::new();
@@ -112,6 +121,9 @@ fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<u
         return Ok(u8::from(may_write && !written));
     }
     print_result(client, args, &agent, &pending, written.then_some(choices));
+    if !args.undo && !args.print && (written || pending.is_empty()) {
+        print_sandbox(client, args, paths, &agent)?;
+    }
     Ok(u8::from(may_write && !written))
 }
 
@@ -144,8 +156,8 @@ impl Choices {
         }
         let config = Config::load(&paths.config).unwrap_or_default();
         let here = std::env::current_dir()?;
-        let is_off = config.sandbox.of(agent, &here, &home()).mode == SandboxMode::Off;
-        if choices.sandbox.is_none() && is_off && ask(SANDBOX_QUESTION)? {
+        let is_open = choices.sandbox.is_none() && is_sandbox_off(&config, agent, &here);
+        if is_open && ask(&client.sandbox_question())? {
             choices.sandbox = Some(SetupSandbox::WorkspaceWrite);
         }
         if let Some(question) = client.approval_question() {
@@ -163,9 +175,10 @@ impl Choices {
     }
 }
 
-const SANDBOX_QUESTION: &str = "Run its commands in a sandbox (`workspace-write`)? They can change only the folder that it works in (what they \
-     write to your home or temporary folders is visible to them alone), do not see your keys and tokens, and have no network \
-     unless you allow it in the configuration.";
+/// Returns `true` if commands of this agent in this folder run without a sandbox.
+fn is_sandbox_off(config: &Config, agent: &str, folder: &Path) -> bool {
+    config.sandbox.of(agent, folder, &home()).mode == SandboxMode::Off
+}
 
 /// Asks a question at the terminal. The default is no.
 fn ask(question: &str) -> Result<bool, CliError> {
@@ -408,7 +421,7 @@ fn print_result(
     let title = client.title();
     if changes.is_empty() {
         match args.undo {
-            true => outln!("{title} is not set up; nothing to undo."),
+            true => outln!("{title} is not set up, so there is nothing to undo."),
             false => outln!("{title} is already set up as agent {agent}."),
         }
         return;
@@ -429,7 +442,9 @@ fn print_result(
         return;
     };
     if args.undo {
-        outln!("\nThe configuration of {title} is restored.");
+        outln!(
+            "\nRemoved abide from the configuration of {title}. If {title} is running, restart it."
+        );
     } else {
         outln!("\n{title} is set up as agent {agent}. Start or restart it to load abide.");
         if let Some(hint) = client.hint() {
@@ -442,11 +457,36 @@ fn print_result(
         let (abide, word) = (Launcher::for_people(), client.word());
         if client.approval_question().is_some() && !choices.without_approval {
             print_wrapped(&format!(
-                "`{abide} setup {word}{project} --approve` lets it call the tools of abide without asking you each time."
+                "To let {title} call the tools of abide without asking you each time, run `{abide} setup {word}{project} --approve`."
             ));
         }
-        outln!("`{abide} setup {word}{project} --undo` removes abide from it.");
+        outln!("To remove abide from {title}, run `{abide} setup {word}{project} --undo`.");
     }
+}
+
+/// Says that commands run without a sandbox, if they do, and how to switch it on.
+fn print_sandbox(
+    client: ClientName,
+    args: &SetupArgs,
+    paths: &Paths,
+    agent: &str,
+) -> Result<(), CliError> {
+    // A configuration that cannot be parsed is reported by the daemon and by `abide doctor`.
+    let config = Config::load(&paths.config).unwrap_or_default();
+    if is_sandbox_off(&config, agent, &std::env::current_dir()?) {
+        let mut again = format!("{} setup {}", Launcher::for_people(), client.word());
+        if args.project {
+            again.push_str(" --project");
+        }
+        if agent != client.word() {
+            again.push_str(&format!(" --agent {agent}"));
+        }
+        print_wrapped(&format!(
+            "Commands that {} runs through abide have no sandbox. To switch it on, run `{again} --sandbox workspace-write`.",
+            client.title()
+        ));
+    }
+    Ok(())
 }
 
 fn facts(
