@@ -37,6 +37,8 @@ pub struct Prompt {
 }
 
 const ASK: &str = "Continue waiting? [Y/n] ";
+/// Effect of the answers about an idle session.
+const EFFECT: &str = "  yes keeps waiting; no ends the command and all its processes\n";
 /// Number of end-of-file reads after which the terminal counts as gone.
 const EOF_LIMIT: u32 = 16;
 /// Longest answer line, in bytes.
@@ -61,9 +63,13 @@ impl Prompt {
             false => Style::new(),
         };
         let own_line = if terminal.discard_input() { "\n" } else { "" };
+        let effect = if prompt.explicit { "" } else { EFFECT };
         prompt.write(
             terminal,
-            &format!("{own_line}{bold}{question}{bold:#}\n{rest}\n{}", prompt.ask),
+            &format!(
+                "{own_line}{bold}{question}{bold:#}\n{rest}\n{effect}{}",
+                prompt.ask
+            ),
         );
         prompt
     }

@@ -474,7 +474,8 @@ impl WaitingCall<'_> {
             count: self.rounds + 1,
         };
         let sealed = self.server.seal.close(round, &subject);
-        let request = InputRequest::Elicitation(elicitation::request(question));
+        let request =
+            InputRequest::Elicitation(elicitation::request(question, &self.cx.client.name));
         let requests = BTreeMap::from([(question.id.to_string(), request)]);
         InputRequiredResult::new(Some(requests), Some(sealed))
     }
@@ -605,7 +606,7 @@ struct ShownElicitation {
 impl ShownElicitation {
     /// Sends the elicitation request. `None`: the client is gone.
     fn send(peer: &Peer, question: Arc<QuestionView>, client: &str) -> Option<Self> {
-        let sent = peer.elicit(elicitation::request(&question))?;
+        let sent = peer.elicit(elicitation::request(&question, client))?;
         let at = SystemClock.mono();
         let outlives = ClientQuirks::of(client).shows_cancelled_requests;
         let client = client.to_owned();

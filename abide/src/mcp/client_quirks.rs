@@ -3,6 +3,8 @@
 
 use rmcp::model::ProtocolVersion;
 
+use crate::tools::FormButtons;
+
 /// Timeout of a client for a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientTimeout {
@@ -28,6 +30,8 @@ pub struct ClientQuirks {
     pub shows_fields_only: bool,
     /// Keeps showing a request that was cancelled, and discards the person's answer.
     pub shows_cancelled_requests: bool,
+    /// Labels of the buttons with which a person accepts or declines a request.
+    pub buttons: FormButtons,
     /// Under an approval policy of "never", accepts or declines a request at once without asking a person.
     pub answers_without_a_person: bool,
     /// Shows a question that a call returned until it is answered.
@@ -48,6 +52,10 @@ impl ClientQuirks {
             timeout_variable: None,
             shows_fields_only: false,
             shows_cancelled_requests: false,
+            buttons: FormButtons {
+                accept: "Accept",
+                decline: "Decline",
+            },
             answers_without_a_person: false,
             keeps_returned_questions: false,
         }
@@ -57,6 +65,10 @@ impl ClientQuirks {
         ClientQuirks {
             shows_fields_only: true,
             shows_cancelled_requests: true,
+            buttons: FormButtons {
+                accept: "Allow",
+                decline: "Deny",
+            },
             answers_without_a_person: true,
             ..ClientQuirks::new(name, timeout)
         }

@@ -9,7 +9,7 @@ use rmcp::model::{
 use serde_json::Value;
 
 use super::client_quirks::ClientQuirks;
-use crate::tools::{GivenAnswer, question_text};
+use crate::tools::{GivenAnswer, form_text};
 use abide_engine::QuestionView;
 
 /// Interpreted reply of a client to an elicitation request.
@@ -21,12 +21,21 @@ pub enum ElicitationReply {
     NoPerson,
 }
 
+/// Note in the form of a client that keeps showing it after the question was closed.
+const STAYS: &str = "\n  This form stays until the command ends, even if the question is answered elsewhere or no longer \
+                     open; you can then ignore it.";
+
 /// Elicitation request for a question. Accepting means yes and declining means no, which every client can show. The
 /// form about an idle session has no fields; the one about a command offers the other answers.
-pub fn request(question: &QuestionView) -> ElicitRequest {
+pub fn request(question: &QuestionView, client: &str) -> ElicitRequest {
+    let client = ClientQuirks::of(client);
+    let mut message = form_text(question, client.buttons);
+    if client.shows_cancelled_requests {
+        message.push_str(STAYS);
+    }
     ElicitRequest::new(ElicitRequestParams::FormElicitationParams {
         meta: None,
-        message: question_text(question),
+        message,
         requested_schema: schema(question)
             .unwrap_or_else(|| ElicitationSchema::new(Default::default())),
     })

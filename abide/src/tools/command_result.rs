@@ -143,7 +143,8 @@ fn continues(
         // Some clients show a model nothing but the text.
         let now = activity.map_or(String::new(), |now| format!(", now {}", now.doing));
         return format!(
-            "still running: no output for {idle}{now}, and no person is there to answer the question about it. {next}"
+            "still running: no output for {idle}{now}. The question whether to keep waiting is open for a person (on the page \
+             and in `abide answer`). {next}"
         );
     }
     let cut = report::cut_call(facts.standby, part);
@@ -240,6 +241,9 @@ fn execute_error(facts: &ResultFacts<'_>) -> Option<String> {
     }
 }
 
+/// Note after a person's no, which the contract's error does not mention.
+const DECLINED: &str = "[a person was asked whether to keep waiting and said to stop the command]";
+
 /// Text of `execute_command`. The state of the command comes last, where readers look for it.
 fn execute_text(facts: &ResultFacts<'_>, written: Written, error: Option<&str>) -> String {
     let unread = written.unread.filter(|unread| error != Some(unread));
@@ -247,7 +251,8 @@ fn execute_text(facts: &ResultFacts<'_>, written: Written, error: Option<&str>) 
     let last = match &facts.outcome {
         Outcome::Running(_, WhyRunning::SurvivesKill) => written.continues,
         Outcome::Running(..) => written.continues.map(|text| format!("[{text}]")),
-        Outcome::Declined(..) | Outcome::Cancelled(_) => None,
+        Outcome::Cancelled(_) => None,
+        Outcome::Declined(..) => Some(DECLINED.into()),
         _ if report::fault(facts.view).is_some() => None,
         _ => Some(abide_engine::text::ending_line(facts.view)),
     };

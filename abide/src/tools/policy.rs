@@ -7,7 +7,7 @@ use std::sync::Arc;
 use abide_api::{
     AuditLine, ErrorCode, Id, NotStartedResult, NotStartedStatus, ToolOutput, ToolResult,
 };
-use abide_core::held::{Approval, NotStarted, WhyHeld};
+use abide_core::held::{Approval, NotStarted};
 use abide_core::policy::{Action, Choice, Offer, Reason};
 use abide_core::request::Caller;
 use abide_core::{
@@ -303,8 +303,8 @@ pub(crate) fn not_started(
     why: &NotStarted,
 ) -> ToolResult {
     let (status, error, text) = match why {
-        NotStarted::Held(why) => {
-            let text = held_text(handle, tool, session, question, *why);
+        NotStarted::Held(_) => {
+            let text = held_text(handle, tool, session, question);
             (NotStartedStatus::Held, None, text)
         }
         NotStarted::Declined(because) => {
@@ -331,27 +331,17 @@ pub(crate) fn not_started(
     })
 }
 
-fn held_text(
-    handle: &Handle,
-    tool: &str,
-    session: SessionId,
-    question: QuestionId,
-    why: WhyHeld,
-) -> String {
+fn held_text(handle: &Handle, tool: &str, session: SessionId, question: QuestionId) -> String {
     let view = handle.published().question(question);
     let approval = view.as_ref().and_then(|view| view.state.held());
     let reason = approval.map_or_else(
         || "a person has to allow it".to_owned(),
         |held| format!("{}{}", held.approval.why, by_rule(&held.approval.rule)),
     );
-    let now = match why {
-        WhyHeld::NobodyToAsk => "nobody can be asked now",
-        WhyHeld::Standby => "nobody has answered yet",
-    };
     format!(
-        "HELD: {reason}. Nothing was run yet: a person has to allow this command, and {now}. Question '{question}' stays \
-         open for a day; after a yes the command runs once, as session '{session}', and a message tells you. Do not run \
-         it again: do something else, or wait for it with {tool} {{\"session_id\": \"{session}\"}}."
+        "HELD: {reason}. Nothing was run yet: a person has to allow this command and has not answered yet. Question \
+         '{question}' stays open for a day (on the page and in `abide answer`); after a yes the command runs once, as session \
+         '{session}', and a message tells you. Do not run it again: do something else, or wait for it with {tool} {{\"session_id\": \"{session}\"}}."
     )
 }
 

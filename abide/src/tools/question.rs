@@ -13,21 +13,44 @@ use abide_engine::text::whole_seconds;
 /// Characters of the last line of output that a question shows.
 const LAST_LINE_CHARS: usize = 400;
 
+/// Labels of the two buttons of a client's form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FormButtons {
+    /// Button that answers yes.
+    pub accept: &'static str,
+    /// Button that answers no.
+    pub decline: &'static str,
+}
+
 /// Question as a person reads it: the question itself, and below it the facts. Three lines in total, because
 /// Claude Code shows no more.
 pub fn question_text(question: &QuestionView) -> String {
+    text(question, None)
+}
+
+/// Question in a form of a client. It says what the buttons do where the question does not.
+pub fn form_text(question: &QuestionView, buttons: FormButtons) -> String {
+    text(question, Some(buttons))
+}
+
+fn text(question: &QuestionView, buttons: Option<FormButtons>) -> String {
     if let Some(held) = question.state.held() {
         return command_question(question, held);
     }
     if let Some(connection) = question.state.connection() {
         return connection_question(question, connection);
     }
+    let effect = buttons.map(|FormButtons { accept, decline }| {
+        format!("{accept} keeps waiting, {decline} ends the command; ")
+    });
     let mut text = format!(
-        "Command has been idle for {}. Continue waiting?\n  command: {}\n  running for {}, now {}",
+        "Command has been idle for {}. Continue waiting?\n  command: {}\n  {}running for {}, quiet for {}, now {}",
         question.state.idle().unwrap_or_default(),
         one_line(&question.command),
+        effect.unwrap_or_default(),
         whole_seconds(run_time(question)),
-        activity_text(question.facts.as_ref(), question.cpu_percent)
+        whole_seconds(quiet_time(question)),
+        doing(question)
     );
     let last = last_line(question);
     if !last.is_empty() {
@@ -94,6 +117,16 @@ fn run_time(question: &QuestionView) -> Millis {
     question.ran + Millis(SystemClock.now().wall.0.saturating_sub(asked))
 }
 
+/// Time since the last output by now. It is longer than the idle limit if the question is not the first one.
+fn quiet_time(question: &QuestionView) -> Millis {
+    let now = SystemClock.now().wall.0;
+    Millis(now.saturating_sub(question.last_output.0))
+}
+
+fn doing(question: &QuestionView) -> String {
+    activity_text(question.facts.as_ref(), question.cpu_percent, question.pty)
+}
+
 /// Question as fields.
 pub fn question_fields(question: &QuestionView) -> Question {
     Question {
@@ -117,7 +150,7 @@ pub fn question_fields(question: &QuestionView) -> Question {
         idle: in_seconds(question.state.idle().unwrap_or_default()),
         running_for: in_seconds(question.ran),
         last_line: last_line(question),
-        doing: activity_text(question.facts.as_ref(), question.cpu_percent),
+        doing: doing(question),
         waiting_for_input: question
             .facts
             .is_some_and(|facts| facts.waiting_for_input()),
@@ -159,6 +192,7 @@ fn details(state: &abide_core::Question) -> Option<QuestionCommand> {
 #[cfg(test)]
 mod tests {
     use abide_core::{Agent, Question, QuestionId, SessionId, Wall};
+    use abide_session::facts::{Facts, ProcessActivity};
 
     use super::*;
 
@@ -177,6 +211,8 @@ mod tests {
             cwd: "/src".into(),
             agent: Agent("default".into()),
             ran: Millis(60_000),
+            last_output: Wall(now - 3_660_000),
+            pty: false,
             last_lines: last_lines.iter().map(|line| line.to_vec()).collect(),
             facts: None,
             cpu_percent: 0,
@@ -184,12 +220,47 @@ mod tests {
     }
 
     #[test]
-    fn question_asked_late_states_run_time_until_then() {
+    fn question_asked_late_states_run_time_and_quiet_time_until_then() {
         let text = question_text(&question(&[b"cc main.c"]));
         let begin =
             "Command has been idle for 60s. Continue waiting?\n  command: make\n  running for 1h1m";
         assert!(text.starts_with(begin), "{text}");
+        assert!(text.contains(", quiet for 1h1m"), "{text}");
     }
+
+    #[test]
+    fn form_says_what_its_buttons_do() {
+        let buttons = FormButtons {
+            accept: "Allow",
+            decline: "Deny",
+        };
+        let text = form_text(&question(&[b"cc main.c"]), buttons);
+        let line = "\n  Allow keeps waiting, Deny ends the command; running for ";
+        assert!(text.contains(line), "{text}");
+        assert_eq!(text.lines().count(), 3, "{text}");
+    }
+
+    #[test]
+    fn waiting_for_input_names_the_terminal_only_if_there_is_one() {
+        let mut question = question(&[]);
+        question.facts = Some(Facts {
+            doing: ProcessActivity::WaitingForInput,
+            cpu_ms: 0,
+            processes: 1,
+            memory: 0,
+            only_input: true,
+        });
+        for (pty, doing) in [
+            (false, "waiting for input"),
+            (true, "waiting for input at its terminal"),
+        ] {
+            question.pty = pty;
+            assert_eq!(question_fields(&question).doing, doing);
+            let text = question_text(&question);
+            assert!(text.ends_with(&format!(", now {doing}")), "{text}");
+        }
+    }
+
     #[test]
     fn question_shows_last_output_without_escape_sequences() {
         for (lines, shown) in [

@@ -372,21 +372,21 @@ fn activity(now: &Facts, cpu: u32, has_terminal: bool) -> Activity {
     Activity {
         waiting_for_input: now.waiting_for_input(),
         cpu,
-        doing: match (now.doing, has_terminal) {
-            (ProcessActivity::WaitingForInput, false) => "waiting for input".into(),
-            _ => activity_text(Some(now), cpu),
-        },
+        doing: activity_text(Some(now), cpu, has_terminal),
     }
 }
 
 /// Description of what a command does, with its CPU use.
-pub(super) fn activity_text(facts: Option<&Facts>, cpu_percent: u32) -> String {
+pub(super) fn activity_text(facts: Option<&Facts>, cpu_percent: u32, has_terminal: bool) -> String {
     match (facts.map(|facts| facts.doing), cpu_percent) {
         (Some(ProcessActivity::Busy), cpu) => format!("busy (CPU {cpu}%)"),
         (Some(ProcessActivity::Sleeping), cpu @ 1..) => format!("sleeping (CPU {cpu}%)"),
         (Some(ProcessActivity::Sleeping), _) => "sleeping".into(),
         (Some(ProcessActivity::Stopped), _) => "stopped".into(),
-        (Some(ProcessActivity::WaitingForInput), _) => "waiting for input at its terminal".into(),
+        (Some(ProcessActivity::WaitingForInput), _) if has_terminal => {
+            "waiting for input at its terminal".into()
+        }
+        (Some(ProcessActivity::WaitingForInput), _) => "waiting for input".into(),
         (None, _) => "unknown".into(),
     }
 }

@@ -134,7 +134,7 @@ fn idle_command_is_handed_over_without_a_person() {
         assert_eq!(result.to_fields()["status"], "running");
         let quiet = "[still running: no output for 200ms, now sleeping";
         assert!(result.text.contains(quiet), "{}", result.text);
-        let asked = ", and no person is there to answer the question about it.";
+        let asked = ". The question whether to keep waiting is open for a person (on the page and in `abide answer`).";
         assert!(result.text.contains(asked), "{}", result.text);
         assert!(result.text.starts_with("so far\n"), "{}", result.text);
         assert_eq!(result.to_fields()["waiting_for_input"], false);
@@ -163,9 +163,11 @@ fn answer_yes_continues_repeatedly_and_no_kills() {
         let mark = format!("6{}", std::process::id());
         let command = format!("echo started; exec sleep {mark}");
         let mut call = idle_after(&engine, &command, "started", 1.0).await;
-        for _ in 0..3 {
+        for times in 1..=3 {
             let question = asked(&mut call).await;
             let text = tools::question_text(&question);
+            // The time since the last output, also if a person has answered meanwhile.
+            assert_eq!(text.contains("quiet for 1s"), times == 1, "{text}");
             assert!(
                 text.starts_with("Command has been idle for 1s. Continue waiting?\n"),
                 "{text}"
@@ -184,6 +186,13 @@ fn answer_yes_continues_repeatedly_and_no_kills() {
             result
                 .text
                 .starts_with("command execution timeout: no output for 1s\nstarted"),
+            "{}",
+            result.text
+        );
+        assert!(
+            result.text.ends_with(
+                "[a person was asked whether to keep waiting and said to stop the command]"
+            ),
             "{}",
             result.text
         );

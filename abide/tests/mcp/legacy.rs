@@ -189,6 +189,10 @@ fn declining_ends_the_command() {
         "{said}"
     );
     assert!(said.contains("before"), "{said}");
+    assert!(
+        said.contains("a person was asked whether to keep waiting and said to stop"),
+        "{said}"
+    );
     assert_eq!(result["structuredContent"]["end"], "idle_declined");
     process.wait_gone();
 }
@@ -211,7 +215,12 @@ fn cancelled_or_failed_elicitation_means_no_person() {
             let error = json!({"code": -32603, "message": "no dialog here"});
             client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "error": error}));
         }
-        still_running(&client.result(id), &process);
+        let result = client.result(id);
+        still_running(&result, &process);
+        // A person may have cancelled the form, so the text does not say that no person is there.
+        let said = text(&result);
+        assert!(said.contains("is open for a person"), "{said}");
+        assert!(!said.contains("no person"), "{said}");
     }
 }
 
@@ -291,6 +300,15 @@ fn codex_shows_one_question_at_a_time() {
     );
     let process = fifo.read_process();
     let first = client.asked();
+    let message = first["params"]["message"].as_str().expect("a message");
+    assert!(
+        message.contains("\n  Allow keeps waiting, Deny ends the command; "),
+        "{message}"
+    );
+    assert!(
+        message.contains("\n  This form stays until the command ends"),
+        "{message}"
+    );
     let open = home
         .command(["answer", "--json"])
         .output()

@@ -83,7 +83,7 @@ fn client_that_reaches_nobody_gets_the_held_command() {
         let held = answered(&mut client, era, "shell", &command, "cancel");
         assert!(!is_error(&held), "{held}");
         assert_eq!(held["structuredContent"]["status"], "held", "{held}");
-        assert!(text(&held).contains("nobody can be asked now"), "{held}");
+        assert!(text(&held).contains("has not answered yet"), "{held}");
     }
 }
 

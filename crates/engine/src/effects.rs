@@ -400,7 +400,9 @@ impl Performer {
                 agent: held.agent.clone(),
                 cwd: PathBuf::from(&*held.approval.folder),
                 ran: Millis(0),
+                last_output: question.asked,
                 last_lines: Vec::new(),
+                pty: false,
                 facts: None,
                 cpu_percent: 0,
                 state: question.clone(),
@@ -414,6 +416,7 @@ impl Performer {
         let folder = self.keepers.folder(question.session());
         let meta = folder::read_meta(&folder).ok().flatten();
         let facts = meta.as_ref().map(facts);
+        let published = self.handle.published().session(question.session());
         let view = QuestionView {
             id,
             command: session.command.clone(),
@@ -423,7 +426,11 @@ impl Performer {
                 .unwrap_or_default(),
             // An earlier daemon may have asked the question.
             ran: Millis(question.asked.0.saturating_sub(session.created.0)),
+            last_output: published
+                .as_ref()
+                .map_or(session.created, |view| view.last_activity()),
             last_lines: tail::last_lines(&folder, LAST_LINES),
+            pty: published.is_some_and(|view| view.pty),
             cpu_percent: facts.map_or(0, |facts| {
                 self.handle.cpu_percent(question.session(), session, &facts)
             }),

@@ -131,8 +131,12 @@ pub struct QuestionView {
     pub cwd: PathBuf,
     /// Running time of the command when the question was asked.
     pub ran: abide_core::Millis,
+    /// Time of the last output, or of the start.
+    pub last_output: Wall,
     /// Last lines of output, as raw bytes; interfaces make them safe to print.
     pub last_lines: Vec<Vec<u8>>,
+    /// True if the session has a terminal.
+    pub pty: bool,
     /// Facts about its processes, if they could be read.
     pub facts: Option<Facts>,
     /// Recent CPU usage, in percent of one CPU.

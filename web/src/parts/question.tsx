@@ -10,6 +10,7 @@ import { useEntry } from '../state/use';
 import { useValue } from '../state/value';
 import type { QuestionCommand } from '../wire';
 import { Link } from './link';
+import { withoutTail } from './session';
 import { Since, Tail, WholeText } from './text';
 
 const SAID: Record<string, string> = {
@@ -57,7 +58,7 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
       <div className="question-rest">
         <div className="facts">
           <span>
-            <b>{question.waiting_for_input ? 'Waiting for input at its terminal' : question.doing}</b>
+            <b>{question.doing}</b>
           </span>
           <span>
             running for{' '}
@@ -78,7 +79,7 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
         </div>
         <div className="quoted">
           <span>Last lines</span>
-          <Tail lines={lines} label={`Last lines of ${question.session_id}`} />
+          <Tail lines={lines} label={`Last lines of ${question.session_id}`} empty={session && withoutTail(session)} />
         </div>
         {answering ? (
           <p className="answered" role="status">

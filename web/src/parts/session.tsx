@@ -114,7 +114,7 @@ export function KillButton({ session, compact }: { session: CachedSession; compa
 }
 
 /** Text for a session whose last lines are not known here. */
-function withoutTail(session: Session): string | undefined {
+export function withoutTail(session: Session): string | undefined {
   if (session.bytes_total === 0) return undefined;
   // Other machines do not send their output here until it is asked for.
   return session.machine ? `Its output is on ${session.machine}` : `${bytes(session.bytes_total)} in its log`;
