@@ -226,7 +226,7 @@ test('a question links to its session and is answered there too', async ({ abide
   await card.getByRole('link', { name: 'Open session' }).click();
   await expect(page.getByRole('link', { name: 'Download the log' })).toBeVisible();
   await card.getByRole('button', { name: 'No, kill it' }).click();
-  await expect(page.getByText('ended: no output')).toBeVisible();
+  await expect(page.getByText('declined by a person')).toBeVisible();
 });
 
 test('y and q answer the question that has the focus', async ({ abide, inside: page }) => {

@@ -26,9 +26,9 @@ test('no kills the command', async ({ abide, inside: page }) => {
   await expect(page.getByRole('heading', { name: 'All quiet' })).toBeVisible();
   // The first view shows the ended session and its result.
   const lately = page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem');
-  await expect(lately).toHaveText([/ended: no output.*sleep 1000/]);
+  await expect(lately).toHaveText([/declined by a person.*sleep 1000/]);
   await page.getByRole('link', { name: 'Sessions', exact: true }).click();
-  await expect(page.getByText('ended: no output')).toBeVisible();
+  await expect(page.getByText('declined by a person')).toBeVisible();
 });
 
 test('yes for ten minutes stops further questions', async ({ abide, inside: page }) => {

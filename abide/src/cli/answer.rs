@@ -47,15 +47,13 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
             for question in &open {
                 let id = question["question_id"].as_str().unwrap_or_default();
                 outln!("{id}: {}", text_with_owner(question));
-                if let Some(answers) = offered_answers(question) {
-                    outln!("{answers}");
+                match offered_answers(question) {
+                    Some(answers) => outln!("{answers}\n  for example: abide answer {id} once"),
+                    None => outln!(
+                        "  to keep waiting: abide answer {id} yes\n  to end the command: abide answer {id} no"
+                    ),
                 }
             }
-            let more = match open.iter().any(needs_words) {
-                true => ", or another of its answers",
-                false => "",
-            };
-            outln!("\nAnswer with `abide answer QUESTION yes` or `no`{more}.");
             Ok(0)
         }
     }

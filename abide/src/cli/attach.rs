@@ -16,6 +16,7 @@ use super::error::{CliError, EXIT_ABIDE_ERROR};
 use super::ids;
 use super::reconnect::Reconnect;
 use super::run::input::{self, Source};
+use super::sessions;
 use super::show::{self, errln};
 use crate::cli::terminal::{RawMode, Terminal, TerminalSignal, TerminalSignals};
 use crate::http::frame::Frame;
@@ -39,12 +40,16 @@ const CLEAR: &[u8] = b"\x1b[0m\x1b[H\x1b[2J";
 
 /// Connects this terminal to the session until the person detaches or the session ends.
 pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> {
+    let session = match &attach.session {
+        Some(session) => session.clone(),
+        None => only_terminal(&client).await?,
+    };
     let terminal = Terminal::foreground().ok_or_else(|| {
         CliError::new("there is no terminal to attach to")
             .next("run it at a terminal; `abide logs` and `abide session screen` show a session anywhere")
             .code(EXIT_ABIDE_ERROR)
     })?;
-    let id = ids::session(&client, &attach.session).await?;
+    let id = ids::session(&client, &session).await?;
     let session = client.get(&format!("/v1/sessions/{id}")).await?;
     if session["status"] != json!("running") {
         return Err(CliError::new(format!("Session '{id}' has ended"))
@@ -98,6 +103,24 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
         AttachEnd::Ended(facts) => errln!("{}", ending(&id, &facts)),
     }
     Ok(0)
+}
+
+/// Id of the session to attach to if the person names none: the only terminal that runs. Several are listed.
+async fn only_terminal(client: &Client) -> Result<String, CliError> {
+    let mut running = sessions::running(client).await?;
+    running.retain(|session| session["status"] == "running" && session["pty"] == true);
+    match &running[..] {
+        [] => Err(CliError::new("no terminal is running").next(
+            "`abide session start -- COMMAND` starts one; `abide ps` shows the other sessions",
+        )),
+        [one] => Ok(one["session_id"].as_str().unwrap_or_default().to_owned()),
+        several => {
+            sessions::print_sessions(several);
+            Err(CliError::new("there are several terminals")
+                .next("choose one of them with `abide attach SESSION`")
+                .code(2))
+        }
+    }
 }
 
 /// Reason why the person is no longer attached.
@@ -271,9 +294,11 @@ impl Attachment {
 fn ending(id: &str, facts: &Value) -> String {
     let after =
         Millis((facts["duration"].as_f64().unwrap_or(0.0) * 1_000.0) as u64 / 1_000 * 1_000);
-    match (facts["exit_code"].as_i64(), facts["signal"].as_i64()) {
-        (Some(code), _) => format!("[{id} exited with code {code} after {after}]"),
-        (_, Some(signal)) => format!("[{id} was ended by signal {signal} after {after}]"),
-        _ => format!("[{id} has ended]"),
+    match (facts["end"].as_str(), facts["exit_code"].as_i64()) {
+        (Some("exited"), Some(code)) => format!("[{id} exited with code {code} after {after}]"),
+        _ => {
+            let (how, _) = sessions::state(facts);
+            format!("[{id} has ended after {after}: {how}]")
+        }
     }
 }

@@ -13,14 +13,29 @@ use super::prompt;
 use super::show::{self, Row, outln};
 use abide_engine::clock::{Clock, SystemClock};
 
-/// Sessions that run, and those that have ended if `ended`; newest first.
-async fn sessions(client: &Client, ended: bool) -> Result<Vec<Value>, CliError> {
-    let path = format!("/v1/sessions?include_ended={ended}");
-    Ok(client.get_all(&path, "sessions").await?)
+/// Sessions that run; newest first.
+pub(super) async fn running(client: &Client) -> Result<Vec<Value>, CliError> {
+    let path = "/v1/sessions?include_ended=false";
+    Ok(client.get_all(path, "sessions").await?)
+}
+
+/// Returns `true` if the session checks a condition of a timer or of `abide wait`, and was started by no call.
+pub(in crate::cli) fn is_check(session: &Value) -> bool {
+    session["started_by"].is_string()
 }
 
 pub async fn list(client: Client, list: ListArgs) -> Result<u8, CliError> {
-    let sessions = sessions(&client, list.all).await?;
+    let sessions = match list.all {
+        true => {
+            let path = "/v1/sessions?include_ended=true";
+            client.get_all(path, "sessions").await?
+        }
+        false => {
+            let mut sessions = running(&client).await?;
+            sessions.retain(|session| !is_check(session));
+            sessions
+        }
+    };
     if list.json.json {
         show::json(&json!({"sessions": sessions}));
     } else if sessions.is_empty() && list.all {
@@ -38,7 +53,7 @@ const NAME: usize = 1;
 const MACHINE: usize = 2;
 
 /// Prints the table. The column of the names is left out if no session has one, that of the machines if all are here.
-fn print_sessions(sessions: &[Value]) {
+pub(super) fn print_sessions(sessions: &[Value]) {
     let now = SystemClock.now().wall.0;
     let mut rows: Vec<Row> = sessions.iter().map(|session| row(session, now)).collect();
     let has = |field: &str| sessions.iter().any(|session| session[field].is_string());
@@ -97,7 +112,7 @@ fn row(session: &Value, now: u64) -> Row {
 }
 
 /// State of a session in a few words, the same as on the page, with its style.
-fn state(session: &Value) -> (String, anstyle::Style) {
+pub(super) fn state(session: &Value) -> (String, anstyle::Style) {
     let left = session["still_running"]
         .as_array()
         .is_some_and(|left| !left.is_empty());
@@ -108,7 +123,7 @@ fn state(session: &Value) -> (String, anstyle::Style) {
         (Some("lost"), _) => "lost",
         _ if left => return ("background processes".into(), show::GOOD),
         (_, Some("deadline")) => "timed out",
-        (_, Some("idle_declined")) => "ended: no output",
+        (_, Some("idle_declined")) => "declined by a person",
         (_, Some("user")) => "killed by a person",
         (_, Some("agent")) => "killed by its agent",
         (_, Some("inactivity")) => "closed: inactive",
@@ -135,7 +150,7 @@ pub async fn kill(client: Client, kill: KillArgs) -> Result<u8, CliError> {
 
 /// Ends every session that runs on this machine.
 async fn kill_all(client: &Client, kill: &KillArgs) -> Result<u8, CliError> {
-    let mut running = sessions(client, false).await?;
+    let mut running = running(client).await?;
     running.retain(|session| session["machine"].is_null());
     if running.is_empty() {
         if !kill.json.json {
@@ -162,10 +177,37 @@ async fn kill_all(client: &Client, kill: &KillArgs) -> Result<u8, CliError> {
 
 /// Ends one session and says so.
 async fn end(client: &Client, id: &str, as_json: bool) -> Result<(), CliError> {
-    let path = format!("/v1/sessions/{id}/kill");
-    let session = client.post_retrying(&path, &json!({})).await?;
+    let path = format!("/v1/sessions/{id}");
+    let before = client.get(&path).await?;
+    if is_over(&before) {
+        show::result(as_json, &before, ended_before(id, &before));
+        return Ok(());
+    }
+    let session = client
+        .post_retrying(&format!("{path}/kill"), &json!({}))
+        .await?;
     show::result(as_json, &session, killed(id, &session));
     Ok(())
+}
+
+/// Returns `true` if no process of the session is left.
+fn is_over(session: &Value) -> bool {
+    let is_empty = session["still_running"]
+        .as_array()
+        .is_none_or(Vec::is_empty);
+    let is_ended = matches!(
+        session["status"].as_str(),
+        Some("exited" | "failed" | "lost")
+    );
+    is_ended && is_empty
+}
+
+/// Text about a session that had ended before it was to be killed.
+fn ended_before(id: &str, session: &Value) -> String {
+    let now = SystemClock.now().wall.0;
+    let when = session["ended_at"].as_u64();
+    let when = when.map_or_else(String::new, |at| format!(" {} ago", show::ago(now, at)));
+    format!("{id} had already ended{when}: {}.", state(session).0)
 }
 
 /// Asks at the terminal before something is `done`, and says if it is not. Without a terminal, the command is refused.

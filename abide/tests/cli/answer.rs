@@ -263,3 +263,32 @@ fn open_questions_are_asked_one_by_one() {
     assert_eq!(status.code(), Some(0), "{screen}");
     assert_eq!(pty.end().0.code(), Some(124));
 }
+
+#[test]
+fn answer_without_a_terminal_prints_commands_that_answer() {
+    let abide = Abide::new();
+    let (pty, id) = asked(&abide, "sleep 1000");
+    let said = text(&abide.output(["answer"]).stdout);
+    let line = said
+        .lines()
+        .find_map(|line| line.strip_prefix("  to end the command: abide "));
+    let words = line.expect("a command").split(' ');
+    assert_eq!(words.clone().nth(1), Some(id.as_str()), "{said}");
+    let output = abide.output(words);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(pty.end().0.code(), Some(124));
+    // The list says that a person declined, not which signal ended the command.
+    let listed = text(&abide.output(["ps", "--all"]).stdout);
+    assert!(listed.contains("declined by a person"), "{listed}");
+}
+
+#[test]
+fn question_at_a_terminal_says_what_the_answers_do() {
+    let abide = Abide::new();
+    let (pty, id) = asked(&abide, "sleep 1000");
+    assert!(abide.output(["answer", &id, "no"]).status.success());
+    let (_, screen) = pty.end();
+    let effect =
+        "yes keeps waiting; no ends the command and all its processes\r\nContinue waiting? [Y/n] ";
+    assert!(screen.contains(effect), "{screen}");
+}

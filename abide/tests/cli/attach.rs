@@ -202,3 +202,36 @@ fn sigterm_during_attach_restores_the_terminal() {
         assert_eq!(pty.modes(), pty.modes_before);
     }
 }
+
+#[test]
+fn attach_without_a_session_takes_the_only_terminal_or_lists_several() {
+    let abide = Abide::new();
+    let none = abide.output(["attach"]);
+    assert_eq!(none.status.code(), Some(1), "{none:?}");
+    assert!(
+        text(&none.stderr).contains("no terminal is running"),
+        "{none:?}"
+    );
+    let id = started(&abide, "printf 'the only one\\n'; cat");
+    let mut pty = Pty::run(abide.command(["attach"]));
+    pty.wait_for("the only one");
+    pty.type_in(b"\x1d");
+    let (_, shown) = pty.end();
+    assert!(shown.contains(&format!("detached from {id}")), "{shown}");
+    let other = started(&abide, "cat");
+    let several = abide.output(["attach"]);
+    assert_eq!(several.status.code(), Some(2), "{several:?}");
+    let listed = text(&several.stdout);
+    assert!(listed.contains(&id) && listed.contains(&other), "{listed}");
+}
+
+#[test]
+fn attach_says_who_ended_the_session() {
+    let abide = Abide::new();
+    let id = started(&abide, "printf 'begun\\n'; cat");
+    let mut pty = Pty::run(abide.command(["attach", &id]));
+    pty.wait_for("begun");
+    assert!(abide.output(["kill", &id]).status.success());
+    let (_, screen) = pty.end();
+    assert!(screen.contains(": killed by a person]"), "{screen:?}");
+}

@@ -383,3 +383,40 @@ fn kill_all_asks_at_a_terminal_and_needs_yes_elsewhere() {
         assert_eq!(abide.output(words).status.code(), Some(2), "{words:?}");
     }
 }
+
+#[test]
+fn kill_of_an_ended_session_says_when_and_how_it_ended() {
+    let abide = Abide::new();
+    assert_eq!(abide.output(["run", "--", "exit 3"]).status.code(), Some(3));
+    let id = abide.newest();
+    let output = abide.output(["kill", &id]);
+    assert!(output.status.success(), "{output:?}");
+    let said = text(&output.stdout);
+    assert!(
+        said.starts_with(&format!("{id} had already ended ")),
+        "{said}"
+    );
+    assert!(said.ends_with(" ago: exit code 3.\n"), "{said}");
+}
+
+#[test]
+fn ps_and_top_leave_out_checks_of_conditions() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let mut wait = abide
+        .command(["wait", "--command", "cat go", "--for", "1h"])
+        .spawn()
+        .unwrap();
+    let running = |words: &[&str]| {
+        let listed = abide.json(words);
+        listed["sessions"].as_array().expect("sessions").len()
+    };
+    while running(&["top", "--all", "--json"]) == 0 {
+        assert_eq!(wait.try_wait().unwrap(), None);
+    }
+    assert_eq!(running(&["top", "--json"]), 0);
+    assert_eq!(running(&["ps", "--json"]), 0);
+    assert_eq!(running(&["ps", "--all", "--json"]), 1);
+    feed(&fifo, b"");
+    assert!(wait.wait().unwrap().success());
+}

@@ -13,7 +13,7 @@ import { FewLines, Since, Tail, WholeText } from './text';
 
 const ENDS: Record<string, string> = {
   deadline: 'timed out',
-  idle_declined: 'ended: no output',
+  idle_declined: 'declined by a person',
   user: 'killed by a person',
   agent: 'killed by its agent',
   inactivity: 'closed: inactive',

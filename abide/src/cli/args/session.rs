@@ -98,8 +98,8 @@ Sequences that change this terminal (title, clipboard, colour palette) are remov
 #[derive(Debug, Args)]
 #[command(after_help = ATTACH_HELP)]
 pub struct AttachArgs {
-    /// Session id or its beginning, its name, or `last`
-    pub session: String,
+    /// Session id or its beginning, its name, or `last`; without it, the only terminal that runs
+    pub session: Option<String>,
     /// Let the program change this terminal's title, clipboard and colour palette
     #[arg(long)]
     pub unfiltered: bool,
@@ -207,7 +207,7 @@ pub struct SignalArgs {
 /// List running sessions
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Include sessions that have ended
+    /// Include sessions that have ended, and checks of conditions
     #[arg(long, short)]
     pub all: bool,
     #[command(flatten)]

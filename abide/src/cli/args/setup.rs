@@ -90,6 +90,9 @@ Shows questions first, then running sessions, timers and messages. `?` lists the
 #[derive(Debug, Args)]
 #[command(after_help = TOP_HELP)]
 pub struct TopArgs {
+    /// Include checks of conditions
+    #[arg(long, short)]
+    pub all: bool,
     /// Print the current state once as JSON
     #[arg(long)]
     pub json: bool,

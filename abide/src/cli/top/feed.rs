@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
+use crate::cli::sessions::is_check;
 use crate::client::{Client, ClientError, ResponseStream};
 use crate::http::frame::Frame;
 use abide_engine::clock::{SystemClock, pause, sleep_until};
@@ -52,8 +53,8 @@ pub struct Totals {
     pub timers: u64,
 }
 
-/// Reads all lists.
-pub async fn load(client: &Client) -> Result<Lists, ClientError> {
+/// Reads all lists. Checks of conditions are left out unless `all`.
+pub async fn load(client: &Client, all: bool) -> Result<Lists, ClientError> {
     let rows = |mut page: Value, name: &str| match page[name].take() {
         Value::Array(rows) => rows,
         _ => Vec::new(),
@@ -72,17 +73,24 @@ pub async fn load(client: &Client) -> Result<Lists, ClientError> {
         .get(&format!("/v1/messages?limit={MESSAGE_LIMIT}"))
         .await?;
     let total = |page: &Value| page["total"].as_u64().unwrap_or(0);
-    let totals = Totals {
+    let mut totals = Totals {
         questions: total(&questions),
         sessions: total(&sessions),
         timers: total(&timers),
     };
+    let mut sessions = rows(sessions, "sessions");
+    if !all {
+        let before = sessions.len();
+        sessions.retain(|session| !is_check(session));
+        let checks = (before - sessions.len()) as u64;
+        totals.sessions = totals.sessions.saturating_sub(checks);
+    }
     let mut messages = rows(messages, "messages");
     messages.sort_by_key(|message| std::cmp::Reverse(message["created_at"].as_u64()));
     Ok(Lists {
         daemon: status["daemon"].clone(),
         questions: rows(questions, "questions"),
-        sessions: rows(sessions, "sessions"),
+        sessions,
         timers: rows(timers, "timers"),
         messages,
         totals,
@@ -137,11 +145,12 @@ pub struct Feed {
 
 impl Feed {
     /// Starts the task that follows the events.
-    pub fn open(client: Client) -> Self {
+    pub fn open(client: Client, all: bool) -> Self {
         let (sender, updates) = mpsc::channel(QUEUE);
         let reload = Arc::new(Notify::new());
         let follower = Follower {
             client,
+            all,
             reload: reload.clone(),
             updates: sender,
             due: None,
@@ -175,6 +184,8 @@ impl Drop for Feed {
 
 struct Follower {
     client: Client,
+    /// Checks of conditions are shown too.
+    all: bool,
     reload: Arc<Notify>,
     updates: mpsc::Sender<FeedUpdate>,
     /// Time at which the lists are to be read again.
@@ -232,7 +243,7 @@ impl Follower {
     }
 
     async fn read(&self) -> Option<()> {
-        let updates = match load(&self.client).await {
+        let updates = match load(&self.client, self.all).await {
             Ok(lists) => FeedUpdate::Lists(Box::new(lists)),
             Err(error) => FeedUpdate::Unreachable(super::sentence(error)),
         };

@@ -34,7 +34,7 @@ fn next_tick() -> Mono {
 
 pub async fn top(client: Client, args: TopArgs) -> Result<u8, CliError> {
     if args.json {
-        let lists = feed::load(&client).await?;
+        let lists = feed::load(&client, args.all).await?;
         show::json(&lists.snapshot());
         return Ok(0);
     }
@@ -44,10 +44,10 @@ pub async fn top(client: Client, args: TopArgs) -> Result<u8, CliError> {
             .next("run it at a terminal; `abide top --json` prints what it would show")
             .code(EXIT_ABIDE_ERROR)
     })?;
-    let lists = feed::load(&client).await?;
+    let lists = feed::load(&client, args.all).await?;
     let model = Model::new(lists, SystemClock.now().wall.0);
     let view = TopView {
-        feed: Feed::open(client.clone()),
+        feed: Feed::open(client.clone(), args.all),
         screen: FullScreen::enter(terminal)?,
         requests: JoinSet::new(),
         keys: KeyDecoder::default(),
@@ -133,7 +133,7 @@ impl TopView {
     async fn attach(&mut self, session: String) -> Result<(), CliError> {
         self.screen.suspend();
         let args = AttachArgs {
-            session: session.clone(),
+            session: Some(session.clone()),
             unfiltered: false,
             keep_size: false,
             agent: AgentArg::none(),
