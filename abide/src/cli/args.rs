@@ -24,7 +24,7 @@ pub use session::{
 pub use setup::{ClientName, DoctorArgs, SchemaArgs, SetupArgs, SetupSandbox, TopArgs};
 pub use waiting::{
     CallArgs, Hook, MessagesArgs, MessagesCommand, TimerActionArgs, TimerCommand, TimerStartArgs,
-    WaitArgs,
+    TimerWaitArgs, WaitArgs,
 };
 
 use super::duration::{self, DurationLimit};

@@ -18,7 +18,7 @@ use super::show::{self, outln};
 type Schema = fn() -> Value;
 
 /// Commands with `--json`, and the type that each prints.
-const COMMANDS: [(&str, Schema); 53] = [
+const COMMANDS: [(&str, Schema); 54] = [
     ("run", printed::<cli::Run>),
     ("answer", printed::<cli::Answer>),
     ("ps", printed::<cli::SessionList>),
@@ -42,6 +42,7 @@ const COMMANDS: [(&str, Schema); 53] = [
     ("session rerun", printed::<cli::Run>),
     ("logs", lines::<cli::OutputLine>),
     ("timer start", printed::<TimerDetails>),
+    ("timer wait", printed::<TimerDetails>),
     ("timer read", printed::<cli::TimerRead>),
     ("timer stop", printed::<TimerDetails>),
     ("timer cancel", printed::<TimerDetails>),

@@ -4,13 +4,13 @@ use abide_core::Millis;
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
-use super::args::{TimerActionArgs, TimerCommand, TimerStartArgs};
+use super::args::{TimerActionArgs, TimerCommand, TimerStartArgs, TimerWaitArgs};
 use super::client;
 use super::client::{Client, ClientError};
 use super::error::CliError;
 use super::ids;
 use super::reconnect::Reconnect;
-use super::show::{self, Row, outln};
+use super::show::{self, Row, errln, outln};
 use super::wait::{ProgressBar, with_file_state};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::secret;
@@ -18,6 +18,7 @@ use abide_engine::secret;
 pub async fn timer(timer: TimerCommand) -> Result<u8, CliError> {
     match timer {
         TimerCommand::Start(new) => start(client(&new.agent)?, new).await,
+        TimerCommand::Wait(args) => wait(args).await,
         TimerCommand::Read(read) => match read.timer {
             Some(timer) => {
                 let client = client(&read.agent)?;
@@ -72,48 +73,134 @@ async fn start(client: Client, new: TimerStartArgs) -> Result<u8, CliError> {
         Some(until) => with_file_state(client, until),
         None => client,
     };
-    let waiting = create(&client, &new);
-    let bar = ProgressBar {
-        total: new.total,
-        standby: new.standby,
-        purpose: new
-            .reason
-            .clone()
-            .or_else(|| new.mission.clone())
-            .unwrap_or_default(),
-    };
-    let timer = bar.show_during(waiting).await?;
-    print_timer(&timer, new.json.json);
-    Ok(match timer["status"].as_str() {
-        Some("completed") => 0,
-        _ if timer["timeout"] == true => 1,
-        _ if new.mission.is_some() => 0,
-        _ => 3,
-    })
-}
-
-/// Creates a timer and stands by on it. If the daemon goes away, the request is repeated with the
-/// standby time that is left.
-async fn create(client: &Client, new: &TimerStartArgs) -> Result<Value, ClientError> {
-    let mut body = json!({
+    let body = json!({
         "total_duration": seconds(new.total),
-        "timeout_duration": new.standby.map(seconds),
         "reason": new.reason,
         "mission": new.mission,
         "until": new.until,
         // Idempotency key: a retry does not create a second timer.
         "idempotency_key": secret::random_hex::<16>(),
     });
-    let began = SystemClock.now().boot.0;
-    let mut reconnect = Reconnect::new();
-    loop {
-        match client.post("/v1/timers", &body).await {
-            Err(ClientError::Broken(_)) if reconnect.should_retry(false).await => {
-                let passed = SystemClock.now().boot.0 - began;
-                let left = |time: Millis| Millis(time.0.saturating_sub(passed).max(1));
-                body["timeout_duration"] = json!(new.standby.map(left).map(seconds));
+    let standby = Standby {
+        client: &client,
+        path: "/v1/timers",
+        body: &body,
+        time: new.standby,
+    };
+    let purpose = new.reason.as_ref().or(new.mission.as_ref());
+    let purpose = purpose.cloned().unwrap_or_default();
+    let Some(timer) = standby.wait(new.total, purpose).await? else {
+        return Ok(INTERRUPTED);
+    };
+    print_timer(&timer, new.json.json);
+    Ok(
+        match new.mission.is_some() && timer["status"] != "completed" {
+            true => u8::from(timer["timeout"] == true),
+            false => exit_code(&timer),
+        },
+    )
+}
+
+/// Waits for a timer that was started before.
+async fn wait(args: TimerWaitArgs) -> Result<u8, CliError> {
+    let client = client(&args.agent)?;
+    let id = ids::timer(&client, &args.timer).await?;
+    let timer = client.get(&format!("/v1/timers/{id}")).await?;
+    let left = timer["remaining_time"].as_f64().unwrap_or(0.0);
+    let purpose = timer["reason"].as_str().or(timer["mission"].as_str());
+    let left = Millis((left * 1_000.0) as u64);
+    // A call about a mission waits only if it says how long.
+    let whole = timer["mission"].is_string().then_some(left);
+    let standby = Standby {
+        client: &client,
+        path: &format!("/v1/timers/{id}/continue"),
+        body: &json!({}),
+        time: args.standby.or(whole),
+    };
+    let Some(timer) = standby
+        .wait(left, purpose.unwrap_or_default().to_owned())
+        .await?
+    else {
+        return Ok(INTERRUPTED);
+    };
+    print_timer(&timer, args.json.json);
+    Ok(exit_code(&timer))
+}
+
+/// Exit code of a wait.
+fn exit_code(timer: &Value) -> u8 {
+    match timer["status"].as_str() {
+        Some("completed") => 0,
+        _ if timer["timeout"] == true => 1,
+        _ => 3,
+    }
+}
+
+/// Exit code after Ctrl-C: 128 + `SIGINT`.
+const INTERRUPTED: u8 = 130;
+
+/// Request that stands by on a timer.
+struct Standby<'a> {
+    client: &'a Client,
+    path: &'a str,
+    body: &'a Value,
+    /// Longest time to wait; `None`: until the timer ends.
+    time: Option<Millis>,
+}
+
+impl Standby<'_> {
+    /// Waits with a progress bar. `None`: a person pressed Ctrl-C, and was told what becomes of the timer.
+    async fn wait(&self, total: Millis, purpose: String) -> Result<Option<Value>, CliError> {
+        let bar = ProgressBar {
+            total,
+            standby: self.time,
+            purpose,
+        };
+        tokio::select! {
+            timer = bar.show_during(self.send()) => Ok(Some(timer?)),
+            _ = tokio::signal::ctrl_c() => {
+                tokio::select! {
+                    () = self.tell_left() => {}
+                    // A daemon that does not answer is not waited for.
+                    _ = tokio::signal::ctrl_c() => {}
+                }
+                Ok(None)
             }
-            answer => return answer,
+        }
+    }
+
+    /// Waits through restarts of the daemon: each request gets the time that is left.
+    async fn send(&self) -> Result<Value, ClientError> {
+        let began = SystemClock.now().boot.0;
+        let mut reconnect = Reconnect::new();
+        loop {
+            let passed = SystemClock.now().boot.0 - began;
+            let left = |time: Millis| Millis(time.0.saturating_sub(passed).max(1));
+            match self.request(self.time.map(left)).await {
+                Err(ClientError::Broken(_)) if reconnect.should_retry(false).await => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn request(&self, standby: Option<Millis>) -> Result<Value, ClientError> {
+        let mut body = self.body.clone();
+        body["timeout_duration"] = json!(standby.map(seconds));
+        self.client.post(self.path, &body).await
+    }
+
+    /// Tells the person who left the wait how to go on. The repeated request says which timer it is.
+    async fn tell_left(&self) {
+        ProgressBar::clear();
+        match self.request(Some(Millis(1))).await {
+            Ok(timer) => {
+                let id = one_line(timer["timer_id"].as_str().unwrap_or_default());
+                errln!(
+                    "{id} continues. `abide timer read {id}` shows it, `abide timer wait {id}` waits for it, \
+                     `abide timer stop {id}` stops it."
+                );
+            }
+            Err(_) => errln!("The timer continues if it was started. `abide timer list` shows it."),
         }
     }
 }
@@ -133,21 +220,10 @@ fn print_timer(timer: &Value, as_json: bool) {
         show::json(timer);
         return;
     }
-    // The last lines tell an agent what to do next; a person does not need them.
     let text = timer["text"].as_str().unwrap_or_default();
-    for line in text.lines().filter(|line| !is_for_agents(line)) {
-        outln!("{}", one_line(&for_people(line)));
+    for line in text.lines() {
+        outln!("{}", one_line(line));
     }
-}
-
-/// Line with the names of tools replaced by CLI commands.
-fn for_people(line: &str) -> String {
-    line.trim_end_matches(" Polling is not needed.")
-        .replace("resume_timer", "`abide timer resume`")
-}
-
-fn is_for_agents(line: &str) -> bool {
-    line.starts_with("To go on waiting") || line.starts_with("End your turn")
 }
 
 fn print_table(timers: &Value, as_json: bool, none: &str) {

@@ -272,8 +272,16 @@ impl ProgressBar {
                 () = pause(UPDATE_INTERVAL) => {}
             }
         };
-        let _ = write!(std::io::stderr(), "\r\x1b[K");
+        ProgressBar::clear();
         done
+    }
+
+    /// Erases the progress bar.
+    pub fn clear() {
+        let mut err = std::io::stderr();
+        if err.is_terminal() {
+            let _ = write!(err, "\r\x1b[K");
+        }
     }
 
     fn draw(&self, passed: Millis) {

@@ -21,7 +21,8 @@ use abide_engine::Handle;
 use abide_engine::store::{EndedQuery, TimerRow};
 use abide_engine::text::{seconds, timer_completion, timer_not_found};
 use presentation::{
-    changes, done, done_before, on_mission, progress, purpose, until_resumed, why_stopped,
+    after_standby, changes, done, done_before, on_mission, progress, purpose, until_resumed,
+    why_stopped,
 };
 pub(crate) use presentation::{fields, row_fields, row_fields_now};
 
@@ -399,7 +400,7 @@ impl TimerTool {
             .map(|saw| format!("\nLast check: {saw}"))
             .unwrap_or_default();
         let pause = match self.call {
-            TimerCall::Read => until_resumed(&output.timer),
+            TimerCall::Read => until_resumed(&output.timer, self.channel),
             _ => String::new(),
         };
         let cut = self.client_limit.map(super::report::cut_at);
@@ -414,10 +415,9 @@ impl TimerTool {
                 on_mission(self.channel)
             ),
             Why::StandbyOver => format!(
-                "Timer '{id}' is still {}: {progress}.{reason}{last_look}{cut}\nTo go on waiting call timer with \
-                 timer_id '{id}'; polling is not needed. cancel_timer lets it run on and tell you by a \
-                 message.",
-                timer.status.as_str()
+                "Timer '{id}' is still {}: {progress}.{reason}{last_look}{cut}{}",
+                timer.status.as_str(),
+                after_standby(id, self.channel)
             ),
             Why::Interrupted(act) | Why::Done(act) => {
                 done(handle, act, timer, row.as_ref(), self.channel).await

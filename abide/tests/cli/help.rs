@@ -56,6 +56,7 @@ helps! {
     logs: "logs";
     timer: "timer";
     timer_start: "timer" "start";
+    timer_wait: "timer" "wait";
     timer_read: "timer" "read";
     timer_stop: "timer" "stop";
     timer_cancel: "timer" "cancel";

@@ -219,3 +219,44 @@ fn closed_output_pipe_ends_commands_silently() {
         );
     }
 }
+
+#[test]
+fn interrupted_wait_says_that_the_timer_continues() {
+    let abide = Abide::new();
+    let mut pty = Pty::run(abide.command(["timer", "start", "1h", "--reason", "the build"]));
+    pty.wait_for(" of 1h");
+    pty.type_in(b"\x03");
+    let (status, shown) = pty.end();
+    assert_eq!(status.code(), Some(130), "{shown}");
+    let (before, _) = shown
+        .split_once(" continues. `abide timer read ")
+        .expect("a line");
+    let id = before.rsplit(['\r', '\n', 'K']).next().expect("an id");
+    let listed = abide.json(["timer", "list", "--json"]);
+    let timers = listed["timers"].as_array().expect("timers");
+    assert_eq!(timers.len(), 1, "{listed}");
+    assert_eq!(timers[0]["timer_id"], id);
+    assert_eq!(timers[0]["status"], "running");
+    for command in ["timer wait", "timer stop"] {
+        let said = format!("`abide {command} {id}`");
+        assert!(shown.contains(&said), "{shown}");
+    }
+}
+
+#[test]
+fn timer_wait_waits_for_a_timer_that_runs() {
+    let abide = Abide::new();
+    let made = abide.json(["timer", "start", "1h", "--mission", "later", "--json"]);
+    let id = made["timer_id"].as_str().expect("an id");
+    let (code, said) = run(&abide, &["timer", "wait", id, "--standby", "10ms"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(
+        said.starts_with(&format!("Timer '{id}' is still running: ")),
+        "{said}"
+    );
+    assert!(!said.contains("timer_id"), "{said}");
+    let made = abide.json(["timer", "start", "1s", "--mission", "soon", "--json"]);
+    let id = made["timer_id"].as_str().expect("an id");
+    let (code, said) = run(&abide, &["timer", "wait", id]);
+    assert_eq!(code, 0, "{said}");
+}

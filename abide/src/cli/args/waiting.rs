@@ -12,6 +12,7 @@ use super::{AgentArg, InvalidValue, JsonArg};
 #[derive(Debug, Subcommand)]
 pub enum TimerCommand {
     Start(TimerStartArgs),
+    Wait(TimerWaitArgs),
     Read(TimerReadArgs),
     /// Stop a timer for good; nobody is notified
     Stop(TimerActionArgs),
@@ -34,8 +35,10 @@ Examples:
   abide timer start 2h --mission 'look at the logs'       send a message in two hours
   abide timer start 5m --reason server --until '{\"port\": 3000}'
 
+Ctrl-C ends the wait, and the timer continues: `abide timer wait` waits for it again.
+
 Exit codes: 0 completed (a mission: created), 1 the standby time ended first, 2 invalid arguments,
-no timer was created, 3 stopped, cancelled or paused meanwhile.";
+no timer was created, 3 stopped, cancelled or paused meanwhile, 130 Ctrl-C.";
 
 const TIMER_START_USAGE: &str = "\
 abide timer start <TIME> --reason <TEXT> [OPTIONS]
@@ -69,6 +72,25 @@ pub struct TimerStartArgs {
 
 fn condition(text: &str) -> Result<serde_json::Value, InvalidValue> {
     Ok(serde_json::from_str(text)?)
+}
+
+const TIMER_WAIT_HELP: &str = "\
+Exit codes: 0 completed, 1 the standby time ended first, 3 stopped, cancelled or paused meanwhile,
+130 Ctrl-C.";
+
+/// Wait for a timer that was started before
+#[derive(Debug, Args)]
+#[command(after_help = TIMER_WAIT_HELP)]
+pub struct TimerWaitArgs {
+    /// Timer id or its beginning, or `last`
+    pub timer: String,
+    /// Wait for at most this long; the timer continues
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub standby: Option<Millis>,
+    #[command(flatten)]
+    pub agent: AgentArg,
+    #[command(flatten)]
+    pub json: JsonArg,
 }
 
 /// Show one timer, or all active timers

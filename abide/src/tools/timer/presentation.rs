@@ -86,7 +86,7 @@ pub(super) async fn changes(handle: &Handle, id: TimerId) -> Vec<api::TimerChang
 }
 
 /// Lines that tell why a timer is paused and what ends the pause, or why it was resumed.
-pub(super) fn until_resumed(timer: &api::Timer) -> String {
+pub(super) fn until_resumed(timer: &api::Timer, channel: CompletionChannel) -> String {
     let Some(last) = timer.changes.last() else {
         return String::new();
     };
@@ -95,7 +95,8 @@ pub(super) fn until_resumed(timer: &api::Timer) -> String {
     match (timer.status, last.change.as_str()) {
         (api::TimerStatus::Paused, _) => {
             format!(
-                "\nPaused{why}\nIt resumes by itself when the pause is over, or at once with resume_timer."
+                "\nPaused{why}\nIt resumes by itself when the pause is over, or at once with {}.",
+                resume_command(channel)
             )
         }
         (api::TimerStatus::Running | api::TimerStatus::RunningBackground, "resumed") => {
@@ -140,7 +141,26 @@ pub(super) fn on_mission(channel: CompletionChannel) -> &'static str {
             "End your turn now, unless you have other work: no waker is set up for this conversation, so \
              you will be told with your next abide call after it completes. Polling is not needed."
         }
-        CompletionChannel::Message => "A message comes when it completes. Polling is not needed.",
+        CompletionChannel::Message => "A message comes when it completes.",
+    }
+}
+
+/// Line after a standby that ended before the timer. A person or a program is not told what an agent calls next.
+pub(super) fn after_standby(id: TimerId, channel: CompletionChannel) -> String {
+    match channel {
+        CompletionChannel::Waker | CompletionChannel::NextCall => format!(
+            "\nTo go on waiting call timer with timer_id '{id}'; polling is not needed. cancel_timer lets it run on and \
+             tell you by a message."
+        ),
+        CompletionChannel::Message => String::new(),
+    }
+}
+
+/// Call or command that resumes a paused timer.
+fn resume_command(channel: CompletionChannel) -> &'static str {
+    match channel {
+        CompletionChannel::Waker | CompletionChannel::NextCall => "resume_timer",
+        CompletionChannel::Message => "`abide timer resume`",
     }
 }
 
@@ -149,17 +169,20 @@ fn what_next(act: Act, status: &str, channel: CompletionChannel) -> String {
         Act::Stop => "It has stopped; nobody is notified.".into(),
         Act::Cancel => {
             let told = match channel {
-                CompletionChannel::Waker => "a message wakes you when it completes",
-                CompletionChannel::NextCall => {
-                    "after it completes you will be told with your next abide call"
+                CompletionChannel::Waker => {
+                    "a message wakes you when it completes. Polling is not needed."
                 }
-                CompletionChannel::Message => "a message comes when it completes",
+                CompletionChannel::NextCall => {
+                    "after it completes you will be told with your next abide call. Polling is not needed."
+                }
+                CompletionChannel::Message => "a message comes when it completes.",
             };
-            format!("It continues in the background; {told}. Polling is not needed.")
+            format!("It continues in the background; {told}")
         }
         Act::Pause(time) => format!(
-            "It resumes by itself after {}, or at once with resume_timer.",
-            seconds(time)
+            "It resumes by itself after {}, or at once with {}.",
+            seconds(time),
+            resume_command(channel)
         ),
         Act::Resume if status == "running_background" => "It is running in the background.".into(),
         Act::Resume => format!("It is {status}."),
