@@ -32,6 +32,12 @@ pub fn daemon_status(path: &Path) -> io::Result<Value> {
     Ok(serde_json::from_slice(&body)?)
 }
 
+/// Machines of the fleet that the daemon at this socket sees.
+pub fn daemon_machines(path: &Path) -> io::Result<Value> {
+    let body = request(path, "GET /v1/machines")?;
+    Ok(serde_json::from_slice(&body)?)
+}
+
 /// Ids that the daemon at this socket knows. Meant for completions: a daemon that does not answer soon is not waited for.
 pub fn known_ids(path: &Path, query: &str) -> io::Result<Value> {
     let body = request_within(path, &format!("GET /v1/ids?{query}"), COMPLETION_TIMEOUT)?;

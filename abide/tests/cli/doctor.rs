@@ -255,3 +255,22 @@ fn doctor_prints_one_line_per_finding_and_a_summary() {
     assert!(said.contains("ok       disk"), "{said}");
     assert!(!said.contains('\u{1b}'), "no colour in a pipe: {said}");
 }
+
+#[test]
+fn no_client_is_a_warning_and_no_sandbox_is_off_with_the_commands_to_run() {
+    let abide = Abide::new();
+    let (_, found) = look(&abide);
+    let clients = of(&found, "clients");
+    assert_eq!(clients["level"], "warning");
+    assert!(clients["next"].as_str().unwrap().contains("`abide setup`"));
+    let sandbox = of(&found, "sandbox");
+    assert_ne!(sandbox["level"], "ok", "{sandbox}");
+    if sandbox["level"] == "off" {
+        let next = sandbox["next"].as_str().unwrap();
+        assert!(next.contains("--sandbox workspace-write"), "{next}");
+    }
+    std::fs::create_dir_all(abide.path("abide")).unwrap();
+    let config = "[sandbox]\nmode = \"workspace-write\"\n";
+    std::fs::write(abide.path("abide/config.toml"), config).unwrap();
+    assert_ne!(of(&look(&abide).1, "sandbox")["level"], "off");
+}

@@ -207,7 +207,7 @@ pub struct HostileAttack {
 #[derive(JsonSchema)]
 pub struct Finding {
     pub topic: String,
-    /// `ok`, `warning` or `trouble`.
+    /// `ok`, `off` (switched off in the configuration), `warning` or `trouble`.
     pub level: String,
     pub says: String,
     /// Next step.

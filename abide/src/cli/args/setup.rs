@@ -64,7 +64,7 @@ pub enum SetupSandbox {
 }
 
 const DOCTOR_HELP: &str = "\
-Each line is ok, a warning or trouble, with what to do about it. No daemon is started, and an
+Each line is ok, off, a warning or trouble, with what to do about it. No daemon is started, and an
 invalid configuration is reported like any other problem.
 
 Exit codes: 0 no trouble, 1 trouble.";

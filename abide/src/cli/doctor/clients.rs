@@ -20,12 +20,12 @@ pub fn check() -> Vec<Finding> {
         .filter_map(|client| check_client(client, &path))
         .collect();
     if found.is_empty() {
-        let names: Vec<&str> = ClientName::ALL.map(ClientName::word).to_vec();
-        let sentence = format!(
-            "none is set up; `abide setup` supports {}",
-            names.join(", ")
-        );
-        return vec![Finding::good("clients", sentence)];
+        let names = ClientName::ALL.map(ClientName::title).join(", ");
+        return vec![Finding::warning(
+            "clients",
+            "none is set up, so no agent uses abide",
+            format!("run `abide setup`, which finds {names}"),
+        )];
     }
     found
 }

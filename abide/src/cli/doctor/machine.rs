@@ -115,14 +115,23 @@ fn judge_sandbox(config: &SandboxConfig, probed: &[Probed]) -> Finding {
         let mut all = probed.iter();
         all.any(|(by, made)| *by == wanted && made.is_ok())
     };
+    let works = |says: String| match config.is_used() {
+        true => Finding::good(topic, says),
+        false => Finding::off(
+            topic,
+            format!("commands of agents run without a sandbox; it would work here: {says}"),
+            "`abide setup CLIENT --sandbox workspace-write` switches it on for one client, `mode = \"workspace-write\"` in \
+             `[sandbox]` of the configuration for all",
+        ),
+    };
     if has(SandboxedBy::Namespaces) {
-        return Finding::good(topic, used);
+        return works(used);
     }
     let says = format!("{used}. {}", failed.join("; "));
     let at_least: SandboxedBy = config.at_least.into();
     // Bubblewrap is needed only where namespaces do not work.
     if has(SandboxedBy::Bubblewrap) && SandboxedBy::Bubblewrap >= at_least {
-        return Finding::good(topic, says);
+        return works(says);
     }
     let is_landlock_accepted = at_least <= SandboxedBy::Landlock;
     let weaker = match (has(SandboxedBy::Landlock), config.uses_allowlist()) {
@@ -139,7 +148,7 @@ fn judge_sandbox(config: &SandboxConfig, probed: &[Probed]) -> Finding {
     let remedy = format!("{}{weaker}", sandbox_remedy());
     match config.is_used() {
         true => Finding::trouble(topic, says, remedy),
-        false => Finding::warning(topic, says, remedy),
+        false => Finding::warning(topic, format!("off, and it would not work: {says}"), remedy),
     }
 }
 
@@ -227,7 +236,7 @@ fn watches() -> Finding {
     let watches = system::number("/proc/sys/fs/inotify/max_user_watches");
     let instances = system::number("/proc/sys/fs/inotify/max_user_instances");
     let sentence = format!(
-        "{} files, {} watchers",
+        "inotify watches at most {} files with {} watchers",
         limit_text(watches),
         limit_text(instances)
     );
@@ -324,7 +333,10 @@ fn disk(state: &Path) -> Option<Finding> {
     } else if disk.free < DISK_LOW || disk.files.is_some_and(|files| files < FILES_LOW) {
         Finding::warning(
             "disk",
-            format!("only {free} and {} files free", limit_text(disk.files)),
+            match disk.files {
+                Some(files) => format!("only {free} free, and room for {files} more files"),
+                None => format!("only {free} free"),
+            },
             "free some space, or lower `keep_bytes` and `keep_days` in the configuration",
         )
     } else {
@@ -376,6 +388,20 @@ mod tests {
         let advice = finding.next.unwrap_or_default();
         let at = advice.find("or accept less");
         (finding.level, at.map(|at| advice[at..].to_owned()))
+    }
+
+    #[test]
+    fn sandbox_that_is_not_configured_is_off_with_the_way_to_switch_it_on() {
+        let finding = judge_sandbox(&SandboxConfig::default(), &with([true; 3]));
+        assert_eq!(finding.level, Severity::Off);
+        assert!(
+            finding.says.contains("without a sandbox"),
+            "{}",
+            finding.says
+        );
+        let next = finding.next.unwrap_or_default();
+        assert!(next.contains("--sandbox workspace-write"), "{next}");
+        assert_eq!(judged("", [true; 3]).0, Severity::Ok);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod clients;
 mod daemon;
+mod fleet;
 mod hostile;
 mod machine;
 mod server;
@@ -22,6 +23,8 @@ const LEFT_COLUMNS: usize = 24;
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
+    /// Switched off in the configuration.
+    Off,
     /// No problem.
     Ok,
     /// Works with limitations.
@@ -33,6 +36,7 @@ pub enum Severity {
 impl Severity {
     fn word(self) -> &'static str {
         match self {
+            Severity::Off => "off",
             Severity::Ok => "ok",
             Severity::Warning => "warning",
             Severity::Trouble => "trouble",
@@ -57,6 +61,14 @@ impl Finding {
             level: Severity::Ok,
             says: says.into(),
             next: None,
+        }
+    }
+
+    /// Finding that something is switched off, with the way to switch it on.
+    pub fn off(topic: &'static str, says: impl Into<String>, next: impl Into<String>) -> Self {
+        Finding {
+            level: Severity::Off,
+            ..Finding::warning(topic, says, next)
         }
     }
 
@@ -128,6 +140,7 @@ fn check(paths: Result<Paths, ConfigError>) -> Vec<Finding> {
     findings.push(daemon::page());
     let usable = config.unwrap_or_default();
     findings.extend(server::check(&usable));
+    findings.extend(fleet::check(&paths, &usable));
     findings.extend(machine::check(&paths, &usable));
     findings.extend(clients::check());
     findings.extend(clients::wakers(&usable));
@@ -178,6 +191,7 @@ fn print(findings: &[Finding]) {
     let faint = show::FAINT;
     for finding in findings {
         let colour = match finding.level {
+            Severity::Off => show::FAINT,
             Severity::Ok => show::GOOD,
             Severity::Warning => show::WARN,
             Severity::Trouble => show::BAD,

@@ -38,9 +38,14 @@ pub fn check(config: &Config) -> Vec<Finding> {
 }
 
 fn findings(facts: &ServerFacts, now: u64) -> Vec<Finding> {
+    let difference = facts.clock.abs_diff(now);
     let mut findings = vec![Finding::good(
         "server",
-        format!("PostgreSQL {}", facts.version),
+        format!(
+            "PostgreSQL {}; its clock and that of this machine differ by {}",
+            facts.version,
+            Millis(difference / 1_000 * 1_000)
+        ),
     )];
     if !facts.is_durable {
         findings.push(Finding::warning(
@@ -106,7 +111,6 @@ fn findings(facts: &ServerFacts, now: u64) -> Vec<Finding> {
             "does not notify, as behind a pooler: calls between machines begin up to a second later",
         ));
     }
-    let difference = facts.clock.abs_diff(now);
     if difference > CLOCK_TOLERANCE {
         findings.push(Finding::warning(
             "server",
