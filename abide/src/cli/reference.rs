@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::tools::{ToolDescription, ToolEffect};
+use crate::tools::{ToolDescription, ToolEffect, add_machine_argument};
 
 const TOOLS_HEAD: &str = "# The tools
 
@@ -42,7 +42,11 @@ pub fn tools(all: &[ToolDescription]) -> String {
             effect_sentence(tool),
             tool.name
         );
-        fields(&mut page, &(tool.input)());
+        let mut input = (tool.input)();
+        if let Some(input) = input.as_object_mut() {
+            add_machine_argument(tool.name, input);
+        }
+        fields(&mut page, &input);
         let _ = write!(page, "\n### Facts of {}\n\n", tool.name);
         facts(&mut page, &(tool.output)());
     }

@@ -5,23 +5,52 @@ use serde_json::{Value, json};
 use super::args::ToolFormat;
 use super::{reference, show};
 use crate::mcp;
-use crate::tools::{ToolDescription, all, name_shell};
+use crate::tools::{ToolDescription, add_machine_argument, all, name_shell};
 use abide_engine::config::{Config, Paths};
 
 /// Prints what a model is offered with the configuration of this machine, or, as Markdown, everything that there is.
 pub fn print(format: ToolFormat) {
     // A configuration that cannot be read names no shell and no sandbox.
-    let config = Paths::from_env().and_then(|paths| Config::load(&paths.config));
-    if let Ok(config) = &config {
+    let paths = Paths::from_env();
+    let config = paths
+        .as_ref()
+        .ok()
+        .and_then(|paths| Config::load(&paths.config).ok());
+    if let Some(config) = &config {
         name_shell(&config.shell);
     }
-    let has_sandbox = config.is_ok_and(|config| config.sandbox.is_used());
+    let has_store = config.as_ref().is_some_and(|config| config.store.is_some());
+    let offer = Offer {
+        has_sandbox: config.is_some_and(|config| config.sandbox.is_used()),
+        in_fleet: has_store && paths.is_ok_and(|paths| paths.fleet_secret().exists()),
+    };
     match format {
-        ToolFormat::Mcp => show::json(&json!({"tools": mcp::tool_list(has_sandbox)})),
-        ToolFormat::Openai => show::json(&each(|tool| openai(tool, has_sandbox))),
-        ToolFormat::Anthropic => show::json(&each(|tool| anthropic(tool, has_sandbox))),
-        ToolFormat::Xml => show::outln!("{}", xml(has_sandbox).trim_end()),
+        ToolFormat::Mcp => {
+            let tools = mcp::tool_list(offer.has_sandbox, offer.in_fleet);
+            show::json(&json!({"tools": tools}));
+        }
+        ToolFormat::Openai => show::json(&each(|tool| openai(tool, offer))),
+        ToolFormat::Anthropic => show::json(&each(|tool| anthropic(tool, offer))),
+        ToolFormat::Xml => show::outln!("{}", xml(offer).trim_end()),
         ToolFormat::Markdown => show::outln!("{}", reference::tools(all()).trim_end()),
+    }
+}
+
+/// Parts of this machine that tools have arguments about.
+#[derive(Clone, Copy)]
+struct Offer {
+    has_sandbox: bool,
+    in_fleet: bool,
+}
+
+impl Offer {
+    /// Schema of the arguments of a tool.
+    fn input(self, tool: &ToolDescription) -> Value {
+        let mut input = tool.input_for_models(self.has_sandbox);
+        if let Some(input) = input.as_object_mut().filter(|_| self.in_fleet) {
+            add_machine_argument(tool.name, input);
+        }
+        input
     }
 }
 
@@ -29,27 +58,27 @@ fn each(describe: impl Fn(&ToolDescription) -> Value) -> Value {
     all().iter().map(describe).collect()
 }
 
-fn openai(tool: &ToolDescription, has_sandbox: bool) -> Value {
+fn openai(tool: &ToolDescription, offer: Offer) -> Value {
     json!({
         "type": "function",
         "function": {
             "name": tool.name,
             "description": tool.description(),
-            "parameters": tool.input_for_models(has_sandbox),
+            "parameters": offer.input(tool),
         },
     })
 }
 
-fn anthropic(tool: &ToolDescription, has_sandbox: bool) -> Value {
+fn anthropic(tool: &ToolDescription, offer: Offer) -> Value {
     json!({
         "name": tool.name,
         "description": tool.description(),
-        "input_schema": tool.input_for_models(has_sandbox),
+        "input_schema": offer.input(tool),
     })
 }
 
 /// Prompt text that lists the tools and explains how to call them.
-fn xml(has_sandbox: bool) -> String {
+fn xml(offer: Offer) -> String {
     let mut text = String::from(
         "You have tools. To use one, write a block of this form, with one element for each field:\n\n\
          <tool name=\"shell\">\n  <command>ls -l</command>\n  <timeout>10</timeout>\n</tool>\n\n\
@@ -62,7 +91,7 @@ fn xml(has_sandbox: bool) -> String {
             tool.name,
             tool.description()
         ));
-        let schema = tool.input_for_models(has_sandbox);
+        let schema = offer.input(tool);
         let required = schema["required"].as_array().cloned().unwrap_or_default();
         let Some(fields) = schema["properties"].as_object() else {
             continue;

@@ -211,10 +211,8 @@ impl Server {
 
     /// Answers `tools/list`.
     pub(super) fn tools(&self, modern: bool) -> ListToolsResult {
-        let mut tools = tool_list(self.handle.config().sandbox.is_used()).to_vec();
-        if self.handle.other_machines().is_some() {
-            add_machine_argument(&mut tools);
-        }
+        let has_sandbox = self.handle.config().sandbox.is_used();
+        let tools = tool_list(has_sandbox, self.handle.other_machines().is_some());
         let list = ListToolsResult::with_all_items(tools);
         match modern {
             true => list
@@ -286,12 +284,16 @@ pub fn is_modern(version: Option<&ProtocolVersion>) -> bool {
     version.is_some_and(|version| !version.has_initialize())
 }
 
-/// Tools of a machine, outside a fleet. Without a sandbox, they have no arguments about one.
-pub fn tool_list(has_sandbox: bool) -> &'static [Tool] {
-    match has_sandbox {
-        true => &SANDBOX_TOOLS,
-        false => &TOOLS,
+/// Tools of a machine. Without a sandbox they have no arguments about one, outside a fleet none about machines.
+pub fn tool_list(has_sandbox: bool, in_fleet: bool) -> Vec<Tool> {
+    let mut tools = match has_sandbox {
+        true => SANDBOX_TOOLS.clone(),
+        false => TOOLS.clone(),
+    };
+    for tool in tools.iter_mut().filter(|_| in_fleet) {
+        tools::add_machine_argument(&tool.name, Arc::make_mut(&mut tool.input_schema));
     }
+    tools
 }
 
 static SANDBOX_TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| published(true));
@@ -300,21 +302,6 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| published(false));
 fn published(has_sandbox: bool) -> Vec<Tool> {
     let tools = tools::all().iter();
     tools.map(|tool| publish(tool, has_sandbox)).collect()
-}
-
-/// Adds the argument that chooses a machine to the tools that start commands. Models are told of it only in a fleet.
-fn add_machine_argument(tools: &mut [Tool]) {
-    for tool in tools {
-        let starts = tools::takes_machine(&tool.name);
-        let schema = Arc::make_mut(&mut tool.input_schema);
-        if let Some(Value::Object(fields)) = schema.get_mut("properties").filter(|_| starts) {
-            let on = serde_json::json!({
-                "type": "string",
-                "description": "Name or label of the machine to start it on.",
-            });
-            fields.insert("on".into(), on);
-        }
-    }
 }
 
 fn publish(tool: &tools::ToolDescription, has_sandbox: bool) -> Tool {
@@ -399,8 +386,7 @@ mod tests {
 
     #[test]
     fn argument_on_is_added_to_the_tools_that_start_commands() {
-        let mut tools = TOOLS.clone();
-        add_machine_argument(&mut tools);
+        let tools = tool_list(false, true);
         let with_on = tools.iter().filter(|tool| {
             let fields = tool.input_schema.get("properties");
             fields.is_some_and(|fields| fields.get("on").is_some())

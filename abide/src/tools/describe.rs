@@ -13,7 +13,7 @@ use abide_api::{
     TerminalSessionResult, TimerResult,
 };
 use abide_engine::config::Config;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// Published description of a tool.
 pub struct ToolDescription {
@@ -110,6 +110,19 @@ pub fn named(name: &str) -> Option<&'static ToolDescription> {
 /// True if the tool of this name starts commands, in a fleet also on another machine: then it takes `on`.
 pub fn takes_machine(name: &str) -> bool {
     matches!(name, "shell" | "execute_command" | "terminal_session")
+}
+
+/// Adds the argument that chooses a machine to the schema of a tool that starts commands. Models are told of it only in a
+/// fleet.
+pub fn add_machine_argument(tool: &str, input: &mut Map<String, Value>) {
+    if let Some(Value::Object(fields)) = input.get_mut("properties").filter(|_| takes_machine(tool))
+    {
+        let on = json!({
+            "type": "string",
+            "description": "Name or label of the machine to start it on.",
+        });
+        fields.insert("on".into(), on);
+    }
 }
 
 /// Number of tools.

@@ -183,6 +183,27 @@ fn tools_prints_every_format() {
 }
 
 #[test]
+fn tools_have_the_field_on_in_a_fleet_only() {
+    let abide = Abide::new();
+    let with_on = || {
+        let openai = abide.json(["tools", "--format", "openai"]);
+        let mcp = abide.json(["tools", "--format", "mcp"]);
+        let xml = text(&abide.output(["tools", "--format", "xml"]).stdout);
+        [
+            openai[0]["function"]["parameters"]["properties"]["on"].is_object(),
+            mcp["tools"][0]["inputSchema"]["properties"]["on"].is_object(),
+            xml.contains("\n- on (string): "),
+        ]
+    };
+    std::fs::create_dir_all(abide.path("abide")).unwrap();
+    let store = "store = \"postgres://user@127.0.0.1:1/db\"\n";
+    std::fs::write(abide.path("abide/config.toml"), store).unwrap();
+    assert_eq!(with_on(), [false; 3]);
+    std::fs::write(abide.path("abide/fleet-secret"), "").unwrap();
+    assert_eq!(with_on(), [true; 3]);
+}
+
+#[test]
 fn mistyped_command_is_an_error_and_starts_no_daemon() {
     let abide = Abide::new();
     // A command may exit with code 2 too, so `run` has another one.
