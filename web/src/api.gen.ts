@@ -45,6 +45,8 @@ export interface AuditLine {
   command?: string;
   /** Commands in it, or what the sandbox refused. */
   commands?: string[];
+  /** Host and port that the sandboxed command wanted to connect to, if the question was about that. */
+  connection?: string;
   /** `allow`, `ask`, `deny`, `broken` (the rules cannot be used), `answered`, `expired`, `removed` (a rule) or
 `refused` (by the sandbox of a command that has ended). */
   event: string;

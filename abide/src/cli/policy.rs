@@ -254,9 +254,9 @@ pub fn audit(paths: &Paths, args: &AuditArgs) -> Result<u8, CliError> {
         let why = entry.why.map_or_else(String::new, |why| {
             format!("  ({}{refused})", one_line(&why))
         });
-        let connection = (entry.commands.iter())
-            .find(|command| command.starts_with("connect to "))
-            .map_or_else(String::new, |command| format!(" {}", one_line(command)));
+        let connection = entry.connection.map_or_else(String::new, |connection| {
+            format!(" connect to {}", one_line(&connection))
+        });
         let about = match entry.command.is_empty() {
             true => format!("rule {}", one_line(&entry.rule.unwrap_or_default())),
             false => format!("{}: {}", one_line(&entry.agent), one_line(&entry.command)),

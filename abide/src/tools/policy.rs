@@ -514,9 +514,7 @@ fn audit_answer(
             .or_else(|| connection.map(|connection| connection.folder.to_string()))
             .unwrap_or_default(),
         command: Mask::of(secrets).apply(question.command.to_string()),
-        commands: (connection.iter())
-            .map(|connection| format!("connect to {}:{}", connection.name, connection.port))
-            .collect(),
+        connection: connection.map(|connection| format!("{}:{}", connection.name, connection.port)),
         question_id: Some(question.id.to_string()),
         answer: Some(given.choice.as_str().into()),
         why: given.because.clone(),

@@ -134,6 +134,9 @@ pub struct AuditLine {
     /// Commands in it, or what the sandbox refused.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub commands: Vec<String>,
+    /// Host and port that the sandboxed command wanted to connect to, if the question was about that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<String>,
     /// Name of the rule that decided. An `allow` without a rule and a reason: no rule is about the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
