@@ -37,7 +37,7 @@ use abide_engine::config;
     name = "abide",
     version,
     about = "Runs commands and terminals for AI agents and people, and waits for them.",
-    after_help = "Start with `abide run -- cargo build`. Every command has its own help: `abide help run`.",
+    after_help = "`abide setup` connects your agents. `abide run -- cargo build` runs a command of your own. Every command has its own help: `abide help run`.",
     disable_help_subcommand = true,
     max_term_width = 100
 )]
@@ -164,7 +164,7 @@ Exit codes:
 
 /// Run a command with live output and return its exit code
 ///
-/// A command that produces output may run as long as it likes. After --idle without output you are
+/// A command may run for as long as it writes output. After --idle without output you are
 /// asked whether to continue waiting. If there is no terminal to ask at, it continues.
 #[derive(Debug, Args)]
 #[command(after_long_help = RUN_HELP, after_help = "`abide run --help` has examples and the exit codes.")]
@@ -206,7 +206,7 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// Look around in a sandbox
+/// Open a shell in a sandbox, and list what agents wrote in theirs
 #[derive(Debug, Subcommand)]
 pub enum SandboxCommand {
     Shell(SandboxShellArgs),
@@ -234,7 +234,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = SANDBOX_SHELL_HELP)]
 pub struct SandboxShellArgs {
-    /// Permission to write
+    /// Mode of the sandbox
     #[arg(long, value_name = "MODE", default_value = "workspace-write")]
     pub mode: SandboxName,
     /// Network of the sandbox [default: as configured]
@@ -296,7 +296,7 @@ Examples:
 
 The first answer counts. Only a person can answer, not a command and not an agent.";
 
-/// Answer questions: about commands that went quiet, and commands that an agent may run only if you allow it
+/// Answer questions: keep waiting for a quiet command, or allow a command of an agent
 #[derive(Debug, Args)]
 #[command(after_help = ANSWER_HELP)]
 pub struct AnswerArgs {

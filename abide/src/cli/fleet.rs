@@ -62,7 +62,7 @@ pub fn join(paths: &Paths, args: FleetJoinArgs) -> Result<u8, CliError> {
 pub fn leave(paths: &Paths) -> Result<u8, CliError> {
     let config = load(paths)?;
     if !paths.fleet_secret().exists() {
-        return Err(CliError::new("this machine is in no fleet"));
+        return Err(CliError::new("this machine is not in a fleet"));
     }
     daemon::stop_quietly(paths)?;
     super::block_on(leave_fleet(paths, &config))?;
@@ -127,7 +127,7 @@ fn read_secret(file: Option<&Path>) -> Result<FleetSecret, CliError> {
         }
     }
     FleetSecret::parse(&text).ok_or_else(|| {
-        CliError::new("this is no fleet secret: it has 64 hexadecimal digits")
+        CliError::new("this is not a fleet secret, which has 64 hexadecimal digits")
             .next("`abide fleet init` says where it is on the first machine")
     })
 }
@@ -186,7 +186,7 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
     print_trouble(&fleet);
     if fleet["linked"] != true {
         outln!(
-            "It has no fleet secret, so that machines cannot call it: see `abide fleet join --help`."
+            "It has no fleet secret, so other machines cannot call it: see `abide fleet join --help`."
         );
     }
     print_machines(&fleet);

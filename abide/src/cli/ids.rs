@@ -103,7 +103,7 @@ fn ambiguous(kind: IdKind, word: &str, several: &[Value], total: u64) -> CliErro
         others => listed.push(format!("{others} others")),
     }
     CliError::new(format!(
-        "'{word}' may stand for {total} {kind}s: {}",
+        "'{word}' matches {total} {kind}s: {}",
         listed.join(", ")
     ))
     .next("type more of the id")
@@ -122,7 +122,7 @@ mod tests {
             .collect();
         let said = ambiguous(IdKind::Session, "k", &known, 8).to_string();
         assert!(
-            said.starts_with("abide: 'k' may stand for 8 sessions: session_k0000000 (make), "),
+            said.starts_with("abide: 'k' matches 8 sessions: session_k0000000 (make), "),
             "{said}"
         );
         assert!(said.contains(", 3 others\n"), "{said}");

@@ -33,8 +33,12 @@ pub fn policy(paths: &Paths, command: PolicyCommand) -> Result<u8, CliError> {
             let audit = AuditLog::new(paths.audit());
             if !rules::remove(&store, &audit, &remove.name)? {
                 let shown = one_line(&remove.name);
-                return Err(CliError::new(format!("no rule of \"always\" is called '{shown}'"))
-                    .next("rules of the configuration are removed there; `abide policy list` shows all"));
+                return Err(CliError::new(format!(
+                    "no rule that the answer `always` wrote is called '{shown}'"
+                ))
+                .next(
+                    "rules of the configuration are removed there; `abide policy list` shows all",
+                ));
             }
             match remove.json.json {
                 true => show::typed(&PolicyRemoved {
@@ -151,7 +155,7 @@ fn print_judged(judged: &PolicyEvaluation) {
             );
         }
         Some(reason) => outln!("{}: {}", decision.action.as_str(), reason.why),
-        None => outln!("{}: no rule is about it", decision.action.as_str()),
+        None => outln!("{}: no rule matches", decision.action.as_str()),
     }
     for part in &decision.parts {
         outln!("  {:5} {}", part.action.as_str(), one_line(&part.command));

@@ -87,7 +87,7 @@ pub async fn act(
         }
     };
     let others = state.handle.other_machines().ok_or_else(|| {
-        Problem::conflict("this machine is in no fleet; `abide fleet init` makes one")
+        Problem::conflict("this machine is not in a fleet; `abide fleet init` makes one")
     })?;
     let said = others.say(&name, word).await;
     said.map_err(|fault| match fault {

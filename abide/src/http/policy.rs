@@ -107,7 +107,7 @@ pub async fn remove(
     match removed {
         Ok(true) => Ok(JsonResponse(PolicyRemoved { removed: name })),
         Ok(false) => Err(Problem::not_found(format!(
-            "no rule of \"always\" is called '{}'",
+            "no rule that the answer `always` wrote is called '{}'",
             crate::tools::shown(&name)
         ))),
         Err(fault) => Err(Problem::fault(format!(

@@ -94,9 +94,9 @@ pub struct RunBody {
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 pub enum SandboxName {
-    /// Nothing can be written but private layers
+    /// Nothing can be written except to private layers
     ReadOnly,
-    /// The folder can be written, but for protected paths
+    /// The folder can be written, except for protected paths
     WorkspaceWrite,
     /// No sandbox
     Off,

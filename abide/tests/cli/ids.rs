@@ -59,7 +59,7 @@ fn ambiguous_and_unknown_words_are_one_sentence() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let said = text(&output.stderr);
     assert!(
-        said.starts_with("abide: 'session_' may stand for 2 sessions: session_")
+        said.starts_with("abide: 'session_' matches 2 sessions: session_")
             && said.contains("(echo same), session_")
             && said.contains("type more of the id"),
         "{said}"

@@ -72,7 +72,7 @@ fn init_and_join_make_a_fleet_and_another_secret_is_refused() {
         server.sql("SELECT standing FROM abide.machine WHERE name = 'build'"),
         "left"
     );
-    assert!(said(&build.output(["fleet", "status"])).contains("in no fleet"));
+    assert!(said(&build.output(["fleet", "status"])).contains("not in a fleet"));
 }
 
 #[test]

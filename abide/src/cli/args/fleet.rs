@@ -12,7 +12,7 @@ The secret comes from --secret-file or standard input, never from the command li
 
 The daemon is started again; sessions continue.";
 
-/// Let the machines that share a database call each other
+/// Make, join or leave a fleet of machines that share a database
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
     Init(FleetInitArgs),
@@ -23,7 +23,7 @@ pub enum FleetCommand {
     Status(JsonArg),
 }
 
-/// Make a fleet, with this machine as its first
+/// Make a fleet with this machine as the first member
 #[derive(Debug, Args)]
 pub struct FleetInitArgs {
     /// Address of the database [default: `store` in the configuration]
@@ -43,13 +43,13 @@ pub struct FleetJoinArgs {
     pub secret_file: Option<PathBuf>,
 }
 
-/// List the machines of the fleet, and say what became of them
+/// List the machines of the fleet, label this one, remove others
 #[derive(Debug, Subcommand)]
 pub enum MachineCommand {
     /// List the machines of the fleet
     List(JsonArg),
     Label(MachineLabelArgs),
-    /// Say that what ran on a machine is lost
+    /// Declare that a machine is gone: what ran on it counts as lost
     Lost(MachineActArgs),
     /// Remove a machine that does not come back; what ran on it is lost
     Forget(MachineActArgs),

@@ -18,11 +18,11 @@ pub enum PolicyCommand {
     List(JsonArg),
     Test(PolicyTestArgs),
     Remove(PolicyRemoveArgs),
-    /// Say what the rules would have decided about the recorded sessions
+    /// Show what the rules would have decided about the recorded sessions
     Replay(JsonArg),
 }
 
-/// Say what the rules decide about a command, without running it
+/// Show what the rules decide about a command, without running it
 ///
 /// Exit codes: 0 allow, 3 ask, 4 deny.
 #[derive(Debug, Args)]
@@ -50,14 +50,14 @@ pub struct PolicyRemoveArgs {
 
 /// Print the decisions about commands of agents, oldest first
 ///
-/// A command that no rule is about has a line too, `allow` without a reason. With `--json`, one JSON object per line. Entries
+/// Commands that no rule matches are listed too, as `allow` without a reason. With `--json`, one JSON object per line. Entries
 /// are kept for 90 days.
 #[derive(Debug, Args)]
 pub struct AuditArgs {
-    /// Only the last part, such as `1h` or `7d`
+    /// Only decisions of the last time span, such as `1h` or `7d`
     #[arg(long, value_parser = duration::parse, value_name = "TIME")]
     pub since: Option<Millis>,
-    /// Leave out commands that were started because no rule is about them
+    /// Leave out commands that no rule matches
     #[arg(long)]
     pub ruled: bool,
     /// Check that no line was changed, removed or inserted; exit code 1 if one was

@@ -270,7 +270,7 @@ pub struct KillArgs {
     /// Session id or its beginning, its name, or `last`
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     pub session: Option<String>,
-    /// End every session that runs
+    /// End all running sessions
     #[arg(long)]
     pub all: bool,
     /// With --all: end them without asking

@@ -45,7 +45,7 @@ pub struct SetupArgs {
     /// Let the client call abide's tools without asking you each time, if it has a setting for that
     #[arg(long, conflicts_with = "undo")]
     pub approve: bool,
-    /// Let abide wake the client for messages, if it can; such turns are billed like any other
+    /// Let abide wake the client for messages, if it can; you pay for such turns as for any other
     #[arg(long, conflicts_with = "undo")]
     pub waker: bool,
     #[command(flatten)]
@@ -57,9 +57,9 @@ pub struct SetupArgs {
 /// Sandbox that setup writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SetupSandbox {
-    /// Commands can write the workspace only
+    /// Commands can change only the workspace
     WorkspaceWrite,
-    /// No entry for this agent
+    /// Remove the sandbox entry of this agent
     Off,
 }
 
@@ -69,7 +69,7 @@ invalid configuration is reported like any other problem.
 
 Exit codes: 0 no trouble, 1 trouble.";
 
-/// Check the installation and tell you how to fix it
+/// Check the installation and say how to fix problems
 #[derive(Debug, Args)]
 #[command(after_help = DOCTOR_HELP)]
 pub struct DoctorArgs {
