@@ -44,18 +44,24 @@ pub struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waker {
     rules: Rules,
-    /// Messages that are not delivered yet, with their number of failures.
-    waiting: BTreeMap<u64, usize>,
-    /// Earliest time of the next attempt.
-    next: Option<Steady>,
-    /// Earliest time of the next attempt for messages that arrived during the current one.
-    meanwhile: Option<Steady>,
+    /// Messages that are not delivered yet.
+    waiting: BTreeMap<u64, Waiting>,
+    /// Earliest time of the next attempt, whatever is due.
+    hold: Steady,
     /// Messages that a person wants sent now, regardless of the budget.
     urged: BTreeSet<u64>,
     /// An attempt is running.
     busy: bool,
     /// Times of the attempts that still count towards the budget.
     woke: VecDeque<Steady>,
+}
+
+/// Message that is not delivered yet. Each has its own time, so a message that fails does not hold back the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Waiting {
+    failures: usize,
+    /// Time of its next attempt.
+    due: Steady,
 }
 
 /// Consequence of a failure.
@@ -77,8 +83,7 @@ impl Waker {
                 ..rules
             },
             waiting: BTreeMap::new(),
-            next: None,
-            meanwhile: None,
+            hold: Steady(0),
             urged: BTreeSet::new(),
             busy: false,
             woke: VecDeque::new(),
@@ -87,12 +92,9 @@ impl Waker {
 
     /// Adds a message.
     pub fn posted(&mut self, now: Steady, message: u64) {
-        self.waiting.entry(message).or_insert(0);
         let due = now + self.rules.after;
-        match self.busy {
-            true => self.meanwhile.get_or_insert(due),
-            false => self.next.get_or_insert(due),
-        };
+        let new = Waiting { failures: 0, due };
+        self.waiting.entry(message).or_insert(new);
     }
 
     /// Adds a message from before the restart, with its number of failures. `hold` is the time before which the
@@ -101,23 +103,28 @@ impl Waker {
         if self.waiting.contains_key(&message) {
             return;
         }
-        self.posted(now, message);
-        self.waiting.insert(message, failures);
-        if let Some(hold) = hold.map(|hold| hold.min(now + LONGEST_HOLD)) {
-            self.next = self.next.map(|next| next.max(hold));
-        }
+        let due = now + self.rules.after;
+        self.waiting.insert(message, Waiting { failures, due });
+        let hold = hold.unwrap_or_default().min(now + LONGEST_HOLD);
+        self.hold = self.hold.max(hold);
     }
 
     /// Sends a message now, even if the agent has seen it, and resets its failures.
     pub fn send_now(&mut self, now: Steady, message: u64) {
-        self.waiting.insert(message, 0);
+        let urged = Waiting {
+            failures: 0,
+            due: now,
+        };
+        self.waiting.insert(message, urged);
         self.urged.insert(message);
-        self.next = Some(now);
+        self.hold = now;
     }
 
     /// Delays the next attempt until this time or later.
     pub fn postpone(&mut self, until: Steady) {
-        self.next = self.next.map(|next| next.max(until));
+        if !self.waiting.is_empty() {
+            self.hold = self.hold.max(until);
+        }
     }
 
     /// Returns whether a person wants this message sent now.
@@ -144,10 +151,6 @@ impl Waker {
     pub fn settled(&mut self, message: u64) {
         self.waiting.remove(&message);
         self.urged.remove(&message);
-        if self.waiting.is_empty() {
-            self.next = None;
-            self.meanwhile = None;
-        }
     }
 
     /// Time at which [`take`](Waker::take) should be called next.
@@ -155,7 +158,7 @@ impl Waker {
         if self.busy || self.waiting.is_empty() {
             return None;
         }
-        let next = self.next?;
+        let next = self.next()?;
         Some(self.budget_delay().unwrap_or(next))
     }
 
@@ -166,10 +169,17 @@ impl Waker {
             return None;
         }
         let free = *self.woke.front()? + BUDGET_SPAN;
-        (free > self.next?).then_some(free)
+        (free > self.next()?).then_some(free)
     }
 
-    /// Starts an attempt if one is due, and returns its messages. The caller ends it with [`done`](Waker::done) or
+    /// Time of the next attempt, but for the budget.
+    fn next(&self) -> Option<Steady> {
+        let due = self.waiting.values().map(|message| message.due).min()?;
+        Some(due.max(self.hold))
+    }
+
+    /// Starts an attempt if one is due, and returns its messages: those that are due, and those that were not tried yet.
+    /// The caller ends it with [`done`](Waker::done) or
     /// [`failed`](Waker::failed).
     pub fn take(&mut self, now: Steady) -> Option<Vec<u64>> {
         self.forget_tries(now);
@@ -178,10 +188,10 @@ impl Waker {
         }
         self.busy = true;
         self.woke.push_back(now);
-        let rest = self
-            .waiting
-            .keys()
-            .filter(|message| !self.urged.contains(*message));
+        let is_ready = |state: &Waiting| state.due <= now || state.failures == 0;
+        let rest = (self.waiting.iter())
+            .filter(|(message, state)| !self.urged.contains(*message) && is_ready(state))
+            .map(|(message, _)| message);
         let urged_first = self.urged.iter().chain(rest).copied();
         let mut taken: Vec<u64> = urged_first.take(self.rules.at_once).collect();
         taken.sort_unstable();
@@ -192,8 +202,8 @@ impl Waker {
     }
 
     /// Ends the attempt as delivered for these messages.
-    pub fn done(&mut self, now: Steady, messages: &[u64]) {
-        self.over(now);
+    pub fn done(&mut self, messages: &[u64]) {
+        self.busy = false;
         for message in messages {
             self.settled(*message);
         }
@@ -208,35 +218,29 @@ impl Waker {
         no_sooner: Option<Millis>,
         jitter: u16,
     ) -> Vec<(u64, Failed)> {
-        self.over(now);
-        let mut pause = Millis(0);
-        for message in messages {
-            if let Some(failures) = self.waiting.get_mut(message) {
-                *failures += 1;
-                pause = pause.max(pause_after(*failures).unwrap_or_default());
-            }
+        self.busy = false;
+        let hold = now + no_sooner.unwrap_or_default().min(LONGEST_HOLD);
+        // A message that was urged during the attempt waits neither for the receiver nor for the back-off.
+        if self.urged.is_empty() {
+            self.hold = self.hold.max(hold);
         }
-        let pause = Millis(pause.0 + pause.0 / 1_000 * u64::from(jitter.min(1_000)) / 5);
-        let hold = no_sooner.unwrap_or_default().min(LONGEST_HOLD);
-        // A message that was urged during the attempt does not wait for the back-off.
-        let next = match self.urged.is_empty() {
-            true => now + pause.max(hold),
-            false => now,
-        };
-        self.next = Some(next);
-        let outcome_now = |(message, failures): (u64, usize)| match pause_after(failures) {
-            Some(_) => (message, Failed::Again(next)),
-            None => (message, Failed::GivenUp),
-        };
-        let counted = messages.iter().filter_map(|message| {
-            let failures = self.waiting.get(message)?;
-            Some((*message, *failures))
-        });
-        let verdicts: Vec<_> = counted.map(outcome_now).collect();
-        for (message, failed) in &verdicts {
-            if *failed == Failed::GivenUp {
+        let mut verdicts = Vec::new();
+        for message in messages {
+            let Some(state) = self.waiting.get_mut(message) else {
+                continue;
+            };
+            state.failures += 1;
+            let Some(pause) = pause_after(state.failures) else {
+                verdicts.push((*message, Failed::GivenUp));
                 self.settled(*message);
-            }
+                continue;
+            };
+            let pause = pause.0 + pause.0 / 1_000 * u64::from(jitter.min(1_000)) / 5;
+            state.due = match self.urged.contains(message) {
+                true => now,
+                false => now + Millis(pause),
+            };
+            verdicts.push((*message, Failed::Again(state.due.max(self.hold))));
         }
         verdicts
     }
@@ -250,22 +254,12 @@ impl Waker {
 
     /// Number of failures of a message.
     pub fn failures(&self, message: u64) -> usize {
-        self.waiting.get(&message).copied().unwrap_or(0)
+        self.waiting.get(&message).map_or(0, |state| state.failures)
     }
 
     fn forget_tries(&mut self, now: Steady) {
         while self.woke.front().is_some_and(|at| *at + BUDGET_SPAN <= now) {
             self.woke.pop_front();
-        }
-    }
-
-    /// Ends the attempt. Messages that waited before it are due at once; messages that arrived during it wait for
-    /// their own delay, except where each attempt carries only one message.
-    fn over(&mut self, now: Steady) {
-        self.busy = false;
-        if let Some(due) = self.meanwhile.take() {
-            let rest = self.rules.at_once == 1;
-            self.next = Some(if rest { now } else { due });
         }
     }
 }

@@ -48,7 +48,7 @@ fn agent_without_pending_state_can_be_removed() {
     assert!(!waker.is_spent(at(1)), "a message waits");
     assert_eq!(waker.take(at(2)), Some(vec![1]));
     assert!(!waker.is_spent(at(3)), "a try is under way");
-    waker.done(at(4), &[1]);
+    waker.done(&[1]);
     let hour = BUDGET_SPAN.0 / 1_000;
     assert!(!waker.is_spent(at(hour + 1)), "the budget counts it");
     assert!(waker.is_spent(at(hour + 2)));
@@ -63,7 +63,7 @@ fn several_messages_are_one_wake() {
     assert_eq!(waker.take(at(2)), Some(vec![1, 2]));
     waker.posted(at(3), 3);
     assert_eq!(waker.take(at(60)), None, "one at a time");
-    waker.done(at(4), &[1, 2]);
+    waker.done(&[1, 2]);
     assert_eq!(waker.take(at(4)), None, "it may be read yet");
     assert_eq!(waker.take(at(5)), Some(vec![3]));
 }
@@ -80,9 +80,44 @@ fn messages_are_sent_one_by_one_without_batching() {
     }
     for message in 1..=3 {
         assert_eq!(waker.take(at(2)), Some(vec![message]));
-        waker.done(at(2), &[message]);
+        waker.done(&[message]);
     }
     assert_eq!(waker.alarm(), None);
+}
+
+#[test]
+fn message_that_fails_does_not_hold_back_later_ones() {
+    let mut waker = Waker::new(Rules {
+        after: Millis(0),
+        budget: 100,
+        at_once: 1,
+    });
+    for message in [5, 6] {
+        waker.posted(at(0), message);
+    }
+    assert_eq!(waker.take(at(0)), Some(vec![5]));
+    waker.failed(at(0), &[5], None, 0);
+    assert_eq!(waker.take(at(0)), Some(vec![6]));
+    waker.done(&[6]);
+    assert_eq!(waker.take(at(5)), Some(vec![5]));
+    waker.failed(at(5), &[5], None, 0);
+    let retry = at(5) + BACK_OFF[1];
+    assert_eq!(waker.take(at(5)), None);
+    assert_eq!(waker.alarm(), Some(retry));
+    waker.posted(at(6), 12);
+    assert_eq!(waker.take(at(6)), Some(vec![12]), "a new one is tried soon");
+    waker.failed(at(6), &[12], Some(Millis::from_secs(60)), 0);
+    waker.posted(at(7), 13);
+    assert_eq!(
+        waker.alarm(),
+        Some(at(66)),
+        "the receiver asked for a pause"
+    );
+    assert_eq!(waker.take(at(66)), Some(vec![12]));
+    waker.done(&[12]);
+    assert_eq!(waker.take(at(66)), Some(vec![13]));
+    waker.done(&[13]);
+    assert_eq!(waker.take(retry), Some(vec![5]));
 }
 
 #[test]
@@ -166,7 +201,7 @@ fn manual_send_does_not_wait() {
     assert_eq!(waker.take(at(1)), None);
     waker.send_now(at(1), 2);
     assert_eq!(waker.take(at(1)), Some(vec![2]));
-    waker.done(at(1), &[2]);
+    waker.done(&[2]);
     assert_eq!(waker.waiting().collect::<Vec<_>>(), [1]);
 }
 
@@ -194,7 +229,7 @@ fn two_manual_sends_are_both_sent() {
     for message in [2, 3] {
         assert!(waker.is_urged(message));
         assert_eq!(waker.take(at(0)), Some(vec![message]));
-        waker.done(at(0), &[message]);
+        waker.done(&[message]);
     }
     assert!(waker.is_empty());
 }
@@ -207,7 +242,7 @@ fn wake_loop_is_limited_by_the_budget() {
         waker.posted(at(second), second);
         if let Some(messages) = waker.take(at(second)) {
             woken += 1;
-            waker.done(at(second), &messages);
+            waker.done(&messages);
         }
     }
     assert_eq!(woken, 3);

@@ -483,7 +483,7 @@ impl WakerTask {
         let (name, agent) = (config.name(), attempt.agent.clone());
         let deliveries = match outcome {
             Ok(()) => {
-                state.waker.done(now, &numbers);
+                state.waker.done(&numbers);
                 if config.kind.reaches_agent() {
                     let messages = numbers.clone();
                     let event = Event::Woken { agent, messages };
@@ -501,7 +501,7 @@ impl WakerTask {
             }
             Err(WakeFault::Disabled(why)) => {
                 tracing::error!("{name} is disabled: {why}");
-                state.waker.done(now, &numbers);
+                state.waker.done(&numbers);
                 self.disable(&config, &why).await;
                 let given_up = |before| given_up(self.attempted(before), &why);
                 self.deliveries(&config, &numbers, given_up).await
