@@ -343,7 +343,7 @@ impl Engine {
                 Alarm::EndingUndelivered(session) => self.ending_message_due(step, session),
                 Alarm::Overdue(session) => self.overdue(step, session),
                 Alarm::Expired(question) => self.held_expired(step, question),
-                Alarm::PageExpected => self.release_stranded_held(step),
+                Alarm::PageExpected => self.release_all_stranded(step),
             }
         }
         self.timers_due(step);

@@ -431,9 +431,7 @@ impl Engine {
         if self.watchers > 0 || is_here {
             return;
         }
-        if step.now.mono < self.page_expected_until {
-            let until = self.page_expected_until;
-            self.alarms.insert((until, Alarm::PageExpected));
+        if self.page_is_expected(step) {
             return;
         }
         for call in self.held_calls(question) {

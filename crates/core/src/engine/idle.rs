@@ -36,7 +36,8 @@ impl Engine {
     /// limit after the last of them began to wait.
     fn hand_over_at(&self, entry: &SessionState) -> Option<Mono> {
         let stranded = entry.askers > 0 && !self.reaches_a_person(entry);
-        stranded.then(|| entry.asker_since + entry.session.idle.unwrap_or_default())
+        let at = entry.asker_since + entry.session.idle.unwrap_or_default();
+        stranded.then(|| at.max(self.page_expected_until))
     }
 
     /// Sets the idle timer and its alarm.
@@ -76,9 +77,10 @@ impl Engine {
             return;
         };
         let idle = entry.idle_at().is_some_and(|at| at <= step.now.mono);
+        let can_wait = entry.askers == 0 || self.reaches_a_person(entry);
         if !idle {
             self.rearm_idle_timer(step, id);
-        } else if entry.askers == 0 || self.reaches_a_person(entry) {
+        } else if can_wait || self.page_is_expected(step) {
             self.ask(step, id);
         } else {
             self.hand_over(step, id);
@@ -186,7 +188,7 @@ impl Engine {
         let stranded = |entry: &SessionState| {
             entry.askers > 0 && entry.question().is_some() && !self.reaches_a_person(entry)
         };
-        if self.sessions.get(&id).is_some_and(stranded) {
+        if self.sessions.get(&id).is_some_and(stranded) && !self.page_is_expected(step) {
             self.hand_over(step, id);
         }
     }

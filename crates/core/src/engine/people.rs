@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Engine, Step};
+use super::{Alarm, Engine, Step};
 use crate::id::{Agent, CallId, QuestionId, SessionId};
 use crate::limit;
 use crate::question::{Answer, Closing, Question, Subject};
@@ -126,15 +126,28 @@ impl Engine {
             self.page_expected_until = step.now.mono + limit::PAGE_RELOAD;
         }
         if count == 0 {
-            let asked: Vec<SessionId> = self
-                .questions
-                .iter()
-                .map(|(_, state)| state.session())
-                .collect();
-            for id in asked {
-                self.release_stranded(step, id);
-            }
-            self.release_stranded_held(step);
+            self.release_all_stranded(step);
         }
+    }
+
+    /// Answers the calls that wait for a question which no person can answer now.
+    pub(super) fn release_all_stranded(&mut self, step: &mut Step<'_>) {
+        let questions = self.questions.iter();
+        let asked: Vec<SessionId> = questions.map(|(_, state)| state.session()).collect();
+        for id in asked {
+            self.release_stranded(step, id);
+        }
+        self.release_stranded_held(step);
+    }
+
+    /// Returns whether a page may come back that is being reloaded. If so, the calls that wait are looked at again
+    /// when that time is over.
+    pub(super) fn page_is_expected(&mut self, step: &Step<'_>) -> bool {
+        let until = self.page_expected_until;
+        let expected = step.now.mono < until;
+        if expected {
+            self.alarms.insert((until, Alarm::PageExpected));
+        }
+        expected
     }
 }

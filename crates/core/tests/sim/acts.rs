@@ -232,6 +232,9 @@ impl Sim {
 
     fn watch_or_leave(&mut self) {
         let count = self.random.below(3) as u32;
+        if count == 0 && self.watchers > 0 {
+            self.page_left = self.now.mono;
+        }
         self.watchers = count;
         self.step(Event::Watchers { count });
     }

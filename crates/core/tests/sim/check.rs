@@ -480,14 +480,15 @@ impl Sim {
         }
     }
 
-    /// A call that waits for an answer that no person can give waits for one idle limit.
+    /// A call that waits for an answer that no person can give waits for one idle limit, and for the reload of a page.
     fn check_stranded(&self, id: SessionId, idle: Millis) {
         if self.reaches_a_person(id) {
             return;
         }
         let askers = (self.calls.values()).filter(|call| call.asks && call.session == Some(id));
         if let Some(last) = askers.map(|call| call.issued).max() {
-            let stranded = self.now.mono.since(last) > Millis(idle.0 + LATE.0);
+            let until = (last + idle).max(self.page_left + limit::PAGE_RELOAD);
+            let stranded = self.now.mono > until + LATE;
             assert!(
                 !stranded,
                 "{id}: a call waits for an answer nobody can give"

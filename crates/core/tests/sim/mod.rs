@@ -136,6 +136,8 @@ struct Sim {
     calls: BTreeMap<CallId, Call>,
     next_call: u64,
     watchers: u32,
+    /// Time at which the last page was left.
+    page_left: Mono,
 
     records: Vec<Record>,
     shown: BTreeSet<QuestionId>,
@@ -166,6 +168,7 @@ pub fn play(seed: u64, telling: Telling) -> Tally {
         calls: BTreeMap::new(),
         next_call: 1,
         watchers: 0,
+        page_left: Mono::default(),
         records: Vec::new(),
         shown: BTreeSet::new(),
         asked: BTreeMap::new(),
