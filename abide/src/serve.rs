@@ -204,8 +204,7 @@ async fn open_tcp(
 
 /// Binds the listener. If any port will do, the last one is preferred, so that an open page finds its daemon again.
 async fn bind(paths: &Paths, wanted: SocketAddr) -> io::Result<TcpListener> {
-    let last = std::fs::read_to_string(paths.last_address()).ok();
-    let last = last.and_then(|text| text.parse::<SocketAddr>().ok());
+    let last = paths.read_last_address();
     if wanted.port() == 0
         && let Some(last) = last.filter(|last| last.ip() == wanted.ip())
         && let Ok(listener) = TcpListener::bind(last).await

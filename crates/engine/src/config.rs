@@ -124,6 +124,12 @@ impl Paths {
         self.runtime.join("http.last")
     }
 
+    /// TCP address that serves HTTP, or served it last.
+    pub fn read_last_address(&self) -> Option<SocketAddr> {
+        let text = std::fs::read_to_string(self.last_address()).ok()?;
+        text.trim().parse().ok()
+    }
+
     /// File with the logins of the page.
     pub fn logins(&self) -> PathBuf {
         self.state.join("logins")

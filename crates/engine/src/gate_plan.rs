@@ -25,15 +25,15 @@ pub fn is_proxy_variable(name: &str) -> bool {
 }
 
 /// Configuration of a gate that allows nothing yet, dials through the proxies of this environment, and never publishes the
-/// port of the daemon.
-pub fn bare(own_port: Option<u16>, env: &[(OsString, OsString)]) -> GateConfig {
+/// ports of the daemon.
+pub fn bare(own_ports: Vec<u16>, env: &[(OsString, OsString)]) -> GateConfig {
     let proxies = env.iter().filter_map(|(name, value)| {
         let name = name.to_str().filter(|name| is_proxy_variable(name))?;
         Some((name.to_owned(), value.to_str()?.to_owned()))
     });
     GateConfig {
         publish: true,
-        never_publish: own_port.into_iter().collect(),
+        never_publish: own_ports,
         proxy_variables: proxies.collect::<BTreeMap<_, _>>(),
         ..GateConfig::default()
     }
@@ -104,7 +104,7 @@ mod tests {
         ];
         let config = GateConfig {
             allow: vec!["a.org".into()],
-            ..bare(Some(8_080), &env)
+            ..bare(vec![8_080], &env)
         };
         let gate = make(&config).unwrap();
         assert_eq!(gate.ports, [22, 80, 443]);

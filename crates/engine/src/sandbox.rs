@@ -153,16 +153,22 @@ impl SandboxSubject<'_> {
     pub fn bare_gate(&self) -> GateConfig {
         GateConfig {
             workspace: self.root.to_string_lossy().into_owned(),
-            ..gate_plan::bare(self.own_port(), self.env)
+            ..gate_plan::bare(self.own_ports(), self.env)
         }
     }
 
-    /// Port of the daemon, which a sandbox must not take over.
-    fn own_port(&self) -> Option<u16> {
-        match self.config.http {
-            HttpListen::At(address) => Some(address.port()),
+    /// Ports of the daemon, which a sandbox must not take over: the configured one, and the one at which the daemon listens
+    /// or listened last. An open page sends its cookie there also while no daemon runs.
+    fn own_ports(&self) -> Vec<u16> {
+        let configured = match self.config.http {
+            HttpListen::At(address) => Some(address),
             HttpListen::Off => None,
-        }
+        };
+        let ports = configured.into_iter().chain(self.paths.read_last_address());
+        ports
+            .map(|address| address.port())
+            .filter(|port| *port != 0)
+            .collect()
     }
 
     /// Folders of abide itself.
@@ -379,6 +385,33 @@ mod tests {
             less_network(On, Some(NetworkMode::Off), ReadOnly).unwrap(),
             NetworkMode::Off
         );
+    }
+
+    #[test]
+    fn ports_of_the_daemon_are_never_published() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = Paths::under(folder.path());
+        let mut config = Config::default();
+        let ports = |config: &Config| {
+            let subject = SandboxSubject {
+                config,
+                paths: &paths,
+                policy: &PolicyStore::new(&paths.config),
+                agent: &Agent("a".into()),
+                conversation: None,
+                root: folder.path(),
+                env: &[],
+            };
+            subject.bare_gate().never_publish
+        };
+        assert!(ports(&config).is_empty(), "no daemon has listened yet");
+        std::fs::create_dir(&paths.runtime).unwrap();
+        std::fs::write(paths.last_address(), "127.0.0.1:40123").unwrap();
+        assert_eq!(ports(&config), [40_123], "any port was configured");
+        config.http = HttpListen::At(([127, 0, 0, 1], 8_080).into());
+        assert_eq!(ports(&config), [8_080, 40_123]);
+        config.http = HttpListen::Off;
+        assert_eq!(ports(&config), [40_123]);
     }
 
     #[test]
