@@ -94,8 +94,12 @@ pub enum Piece {
     Text(String),
     /// Home directory of the user: `~` or `$HOME`.
     Home,
+    /// Home directory of the user with this name: `~name`.
+    HomeOf(String),
     /// Directory in which the command runs: `$PWD` or `$(pwd)`.
     Folder,
+    /// Root of the repository: `$(git rev-parse --show-toplevel)`.
+    Repository,
     /// File name pattern such as `*`: any text, but never empty if nothing matches.
     Glob,
     /// Text that is known only when the command runs: a variable, a substitution.
@@ -137,7 +141,13 @@ impl Word {
             match piece {
                 Piece::Text(part) => text.push_str(part),
                 Piece::Home => text.push_str(home),
-                Piece::Folder => text.push('.'),
+                Piece::HomeOf(name) => match home.rsplit('/').next() {
+                    Some(own) if own == name => text.push_str(home),
+                    _ if name == "root" => text.push_str("/root"),
+                    // Where most systems have it.
+                    _ => text.push_str(&alloc::format!("/home/{name}")),
+                },
+                Piece::Folder | Piece::Repository => text.push('.'),
                 Piece::Glob => text.push('*'),
                 Piece::Unknown => {}
             }
@@ -166,7 +176,9 @@ impl Word {
             match piece {
                 Piece::Text(part) => text.push_str(part),
                 Piece::Home => text.push('~'),
+                Piece::HomeOf(name) => text.push_str(&alloc::format!("~{name}")),
                 Piece::Folder => text.push_str("$PWD"),
+                Piece::Repository => text.push_str("$(git rev-parse --show-toplevel)"),
                 Piece::Glob => text.push('*'),
                 Piece::Unknown => text.push_str("$…"),
             }
@@ -179,7 +191,12 @@ impl Piece {
     fn text(&self) -> Option<&str> {
         match self {
             Piece::Text(text) => Some(text),
-            Piece::Home | Piece::Folder | Piece::Glob | Piece::Unknown => None,
+            Piece::Home
+            | Piece::HomeOf(_)
+            | Piece::Folder
+            | Piece::Repository
+            | Piece::Glob
+            | Piece::Unknown => None,
         }
     }
 }

@@ -21,7 +21,12 @@ fn word_tokens(word: &Word) -> Vec<Token> {
     for piece in &word.pieces {
         match piece {
             Piece::Text(text) => tokens.extend(text.chars().map(Token::Char)),
-            Piece::Home | Piece::Folder | Piece::Glob | Piece::Unknown => tokens.push(Token::Any),
+            Piece::Home
+            | Piece::HomeOf(_)
+            | Piece::Folder
+            | Piece::Repository
+            | Piece::Glob
+            | Piece::Unknown => tokens.push(Token::Any),
         }
     }
     tokens

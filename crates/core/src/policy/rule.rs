@@ -52,7 +52,7 @@ pub enum Targets {
     Roots,
     /// A directory above the workspace, everything in the workspace, or a path that could be the root directory.
     AboveWorkspace,
-    /// The root directory, the home directory or a directory of the system.
+    /// The root directory, a home directory or a directory of the system.
     System,
 }
 
@@ -219,7 +219,13 @@ impl Rule {
         }
         let words = command.arguments().iter().map_while(Word::text);
         let words: Vec<String> = words.take_while(|word| word != "--").collect();
-        let is_trial = |word: &String| self.unless.contains(word);
+        let has_short = self.unless.iter().any(|word| word == "-n");
+        // `git clean -ndx`: the letter among others without a value.
+        let is_short = |word: &str| {
+            let letters = word.strip_prefix('-').unwrap_or_default();
+            letters.contains('n') && letters.chars().all(|letter| "dfnqvxX".contains(letter))
+        };
+        let is_trial = |word: &String| self.unless.contains(word) || (has_short && is_short(word));
         // `--dry-run=none` and `--no-dry-run` take it back, the latter also by its begin.
         let is_revoked = |word: &String| {
             let is_other = word.starts_with('-') && word.contains("dry") && !is_trial(word);
@@ -470,12 +476,15 @@ impl Targets {
             return false;
         }
         let folder = match &command.folder {
+            // The workspace is the repository, or a part of it.
+            _ if word.pieces.contains(&Piece::Repository) => place.workspace,
             Folder::Known(folder) => folder.as_str(),
             Folder::Unknown if absolute => "/",
             Folder::Unknown => return false,
         };
         // Everything in a directory is as much as the directory; of a repository, so is everything hidden.
-        let all = match text.as_str() {
+        let all = match text.trim_end_matches('/') {
+            "" => None,
             "*" | ".*" => Some("."),
             "/*" | "/.*" => Some("/"),
             text => text.strip_suffix("/*").or_else(|| text.strip_suffix("/.*")),
@@ -493,8 +502,12 @@ impl Targets {
                 is_within(place.workspace, &path) || is_root || path == repository
             }
             Targets::System => {
-                let is_system = SYSTEM.contains(&path.as_str()) || path == "/";
-                (is_system || path == place.home) && !vague
+                let is_home = |name: &str| !name.contains('/') && path != place.workspace;
+                let is_system = SYSTEM.contains(&path.as_str())
+                    || path == "/"
+                    || path == place.home
+                    || path.strip_prefix("/home/").is_some_and(is_home);
+                is_system && !vague
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Deletes without `rm -r`: `find -delete`, and `xargs rm` with the names of all files. Both count as `rm -r` of the same
-//! paths, so that the rules about it apply.
+//! Deletes without `rm -r`: `find -delete`, `xargs rm` with the names of all files, and `rsync --delete`. They count as
+//! `rm -r` of the same paths, so that the rules about it apply.
 
 use abide_core::policy::{Folder, Piece, SimpleCommand, Word, normalized};
 
@@ -49,24 +49,43 @@ impl<'a> Find<'a> {
 
     /// Returns whether it finds only some of the files, such as those of a name.
     fn is_narrowed(&self) -> bool {
-        let mut words = self.expression.iter().map(Word::shown);
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                "-exec" | "-execdir" | "-ok" | "-okdir" => {
-                    words.by_ref().find(|word| word == ";" || word == "+");
-                }
-                "-type" if !matches!(words.next().as_deref(), Some("f" | "d" | "f,d")) => {
-                    return true;
-                }
-                "-type" => {}
-                name if name.starts_with(['-', '!', '(']) && !NOT_NARROWING.contains(&name) => {
-                    return true;
-                }
-                _ => {}
-            }
-        }
-        false
+        let words: Vec<String> = self.expression.iter().map(Word::shown).collect();
+        let is_or = |word: &String| word == "-o" || word == "-or";
+        // `-name .git -prune -o -delete`: what it passes over is not what it finds.
+        let mut ways = words.split(is_or).filter(|way| !is_passed_over(way));
+        ways.all(is_narrowed)
     }
+}
+
+fn is_passed_over(way: &[String]) -> bool {
+    let has = |name: &str| way.iter().any(|word| word == name);
+    has("-prune") && !has("-delete") && !has("-exec") && !has("-execdir")
+}
+
+/// Returns whether a part of an expression of `find`, without `-o`, finds only some of the files.
+fn is_narrowed(way: &[String]) -> bool {
+    let mut words = way.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "-exec" | "-execdir" | "-ok" | "-okdir" => {
+                words.by_ref().find(|word| *word == ";" || *word == "+");
+            }
+            // All files but some are as good as all.
+            "!" | "-not" if words.next().is_some_and(|word| word == "(") => {
+                words.by_ref().find(|word| *word == ")");
+            }
+            "!" | "-not" => {}
+            "-type" if !matches!(words.next().map(String::as_str), Some("f" | "d" | "f,d")) => {
+                return true;
+            }
+            "-type" => {}
+            name if name.starts_with(['-', '!', '(']) && !NOT_NARROWING.contains(&name) => {
+                return true;
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 /// `find` that deletes what it finds: `rm -r` of everything where it begins. One that finds only some of the files counts
@@ -108,6 +127,89 @@ fn is_above(path: &Word, folder: &Folder, home: &str) -> bool {
     let path = normalized(&path.text_without_unknown(home), folder);
     let below = folder.strip_prefix(path.trim_end_matches('/'));
     below.is_some_and(|below| below.starts_with('/') && below.len() > 1)
+}
+
+/// Options of `rsync` whose value is the next word.
+const VALUED_OF_RSYNC: [&str; 26] = [
+    "-B",
+    "-M",
+    "-T",
+    "-e",
+    "-f",
+    "--address",
+    "--backup-dir",
+    "--block-size",
+    "--bwlimit",
+    "--chmod",
+    "--chown",
+    "--compare-dest",
+    "--copy-dest",
+    "--exclude",
+    "--exclude-from",
+    "--files-from",
+    "--filter",
+    "--include",
+    "--include-from",
+    "--link-dest",
+    "--log-file",
+    "--max-delete",
+    "--partial-dir",
+    "--port",
+    "--rsh",
+    "--timeout",
+];
+
+/// `rsync --delete`: `rm -r` of everything in the folder that it writes. Files that the source has are written again, but
+/// the text does not tell which.
+pub(super) fn by_rsync(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let (mut deletes, mut is_trial) = (false, false);
+    let mut paths = Vec::new();
+    let mut words = outer.arguments().iter();
+    while let Some(word) = words.next() {
+        let text = word.shown();
+        let letters = text.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+        deletes |= text == "--del" || text.starts_with("--delete");
+        is_trial |= text == "--dry-run" || letters.is_some_and(|letters| letters.contains('n'));
+        match text.starts_with('-') {
+            true if VALUED_OF_RSYNC.contains(&text.as_str()) => drop(words.next()),
+            true => {}
+            false => paths.push(word),
+        }
+    }
+    let Some((target, sources)) = paths.split_last() else {
+        return Ok(());
+    };
+    let is_remote = |word: &Word| {
+        word.shown()
+            .split('/')
+            .next()
+            .is_some_and(|host| host.contains(':'))
+    };
+    if !deletes || is_trial || sources.is_empty() || is_remote(target) {
+        return Ok(());
+    }
+    let rm = [Word::literal("rm"), Word::literal("-r")].into_iter();
+    let emptied = sources.iter().map(|source| {
+        let mut path = (*target).clone();
+        if path.pieces.contains(&Piece::Unknown) {
+            return path;
+        }
+        path.push_text("/");
+        // `rsync a b` writes b/a, `rsync a/ b` writes b.
+        let source = source.text().unwrap_or_default();
+        match source.rsplit('/').next().unwrap_or_default() {
+            "" | "." | ".." => {}
+            name => path.push_text(&format!("{name}/")),
+        }
+        path.pieces.push(Piece::Glob);
+        path
+    });
+    let words = rm.chain(emptied).collect();
+    wrapped(reader, words, outer, Input::None, scope)
 }
 
 /// Names that `find` and `ls` print, if they print those of all files.

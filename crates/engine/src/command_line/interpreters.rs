@@ -36,8 +36,9 @@ const CODE_OPTIONS: [(&str, &[&str]); 9] = [
     ("lua", &["-e"]),
 ];
 
-/// Code that a command gives to an interpreter. `None`: it is no interpreter, or its code is in a file.
-fn code(command: &SimpleCommand, program: &str, input: &Input) -> Option<String> {
+/// Code that a command gives to an interpreter. `None`: it is no interpreter, or its code is in a file that the command
+/// line does not write.
+fn code(reader: &Reader, command: &SimpleCommand, program: &str, input: &Input) -> Option<String> {
     let arguments = command.arguments();
     let is_operand = |word: &&Word| !word.shown().starts_with('-');
     if matches!(program, "awk" | "gawk" | "mawk") {
@@ -49,13 +50,17 @@ fn code(command: &SimpleCommand, program: &str, input: &Input) -> Option<String>
     if let Some(code) = value_of(command, options) {
         return Some(joined(&[code]));
     }
+    let mut files = arguments.iter();
+    if let Some(code) = files.find_map(|file| reader.written_text(file, &command.folder)) {
+        return Some(code);
+    }
     match input {
         Input::Text(text) if !arguments.iter().any(|word| is_operand(&word)) => Some(text.clone()),
         Input::Text(_) | Input::None | Input::Files(_) | Input::Unknown => None,
     }
 }
 
-/// Adds the commands in the code of an interpreter.
+/// Adds the commands in the code that a command gives to an interpreter.
 pub(super) fn add_code(
     reader: &mut Reader,
     outer: &SimpleCommand,
@@ -63,17 +68,50 @@ pub(super) fn add_code(
     input: &Input,
     scope: &Scope,
 ) -> Result<(), Unparsed> {
-    let Some(code) = code(outer, program, input) else {
-        return Ok(());
-    };
-    for quoted in quoted(&code) {
+    match code(reader, outer, program, input) {
+        Some(code) => add_text(reader, outer, program, &code, scope),
+        None => Ok(()),
+    }
+}
+
+/// Adds the commands of a file that the command line writes and runs as a program.
+pub(super) fn add_written(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    text: &str,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let first = text.trim_start().lines().next().unwrap_or_default();
+    let mut names = first.strip_prefix("#!").unwrap_or_default();
+    names = names.trim();
+    let name = names.rsplit(['/', ' ']).find(|name| !name.starts_with('-'));
+    let name = name.unwrap_or_default();
+    let known = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    match CODE_OPTIONS
+        .iter()
+        .any(|(interpreter, _)| *interpreter == known)
+    {
+        true => add_text(reader, outer, name, text, scope),
+        false => script(reader, text, scope.clone()),
+    }
+}
+
+/// Adds the commands in the code of an interpreter.
+fn add_text(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    program: &str,
+    code: &str,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    for quoted in quoted(code) {
         if quoted.is_behind(|name| DELETES_TREES.contains(&name)) {
             let paths = quoted.texts.iter().map(|path| path_word(path));
             let words = [Word::literal("rm"), Word::literal("-r")].into_iter();
             let words = words.chain(paths).collect();
             wrapped(reader, words, outer, Input::None, scope)?;
         }
-        if quoted.runs_command(program) || quoted.is_run_by_name(&code) {
+        if quoted.runs_command(program) || quoted.is_run_by_name(code) {
             let (count, changed) = (reader.commands.len(), reader.names_changed);
             match script(reader, &quoted.texts.join(" "), scope.clone()) {
                 // Text of another kind.

@@ -18,6 +18,7 @@ mod variables;
 mod walk;
 mod word;
 mod wrapper;
+mod written;
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -66,6 +67,7 @@ pub fn parse(text: &str, surroundings: Surroundings<'_>) -> CommandLine {
         home: surroundings.home.to_owned(),
         commands: Vec::new(),
         names_changed: false,
+        written: Vec::new(),
     };
     let stdin = surroundings.stdin.map(str::to_owned);
     let start = Scope {
@@ -116,6 +118,8 @@ struct Reader {
     commands: Vec<SimpleCommand>,
     /// A command so far changes the meaning of names.
     names_changed: bool,
+    /// Files that the commands so far write, with texts that are known.
+    written: Vec<written::WrittenFile>,
 }
 
 /// Place at which a script runs.
@@ -162,10 +166,10 @@ impl Reader {
         };
         let names_changed = self.names_changed;
         walk::walk(self, text, &found, scope.clone())?;
-        if scope.scripts < MAX_EXPANDED
-            && let Some(expanded) = variables::expanded(text, &found)
-        {
-            self.script_again(&expanded, scope, names_changed);
+        if scope.scripts < MAX_EXPANDED {
+            for expanded in variables::expanded(text, &found) {
+                self.script_again(&expanded, scope.clone(), names_changed);
+            }
         }
         Ok(())
     }

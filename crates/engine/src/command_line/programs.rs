@@ -106,6 +106,10 @@ pub(super) fn given_words(
         (Input::Files(names), None) => words.extend(names.iter().cloned()),
         (Input::None | Input::Unknown, _) => {}
     }
+    // Every file of a directory, one by one.
+    if matches!(input, Input::Files(_)) && words[0].text().as_deref() == Some("rm") {
+        words.insert(1, Word::literal("-r"));
+    }
     wrapped(reader, words, outer, Input::None, scope)
 }
 

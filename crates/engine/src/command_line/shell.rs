@@ -59,8 +59,11 @@ pub(super) fn add_sourced(
     }
 }
 
-/// Commands of a script file, which the text shows only if it is the standard input.
+/// Commands of a script file, which the text shows only if it writes the file or if that is the standard input.
 fn of_file(reader: &mut Reader, file: &Word, input: Input, scope: Scope) -> Result<(), Unparsed> {
+    if let Some(text) = reader.written_text(file, &scope.folder) {
+        return script(reader, &text, scope);
+    }
     let is_input = |path: String| INPUTS.contains(&path.as_str());
     match (file.text(), input) {
         (Some(path), Input::Text(text)) if is_input(path.clone()) => script(reader, &text, scope),

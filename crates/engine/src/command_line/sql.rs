@@ -1,5 +1,5 @@
-//! SQL in the command line of a database client. A statement that deletes a table or more counts as a command `sql`, so that
-//! rules apply to it: `psql -c 'DROP TABLE users'` runs `sql drop table users`.
+//! SQL in the command line of a database client. A statement that deletes or changes all rows of a table counts as a command
+//! `sql`, so that rules apply to it: `psql -c 'DROP TABLE users'` runs `sql drop table users`.
 
 use abide_core::policy::{SimpleCommand, Word};
 
@@ -26,6 +26,11 @@ pub(super) fn add(
     let mut texts: Vec<String> = arguments
         .map(|word| value(std::slice::from_ref(word)))
         .collect();
+    let files = texts.iter().map(|file| Word::literal(file));
+    let files: Vec<String> = files
+        .filter_map(|file| reader.written_text(&file, &outer.folder))
+        .collect();
+    texts.extend(files);
     if let Input::Text(text) = input {
         texts.push(text.clone());
     }
@@ -49,15 +54,19 @@ fn value(word: &[Word]) -> String {
     }
 }
 
-/// Words of a statement that deletes a table or more.
+/// Words of a statement that deletes a column, all rows of a table, or more.
 fn deletes(statement: &str) -> Option<Vec<Word>> {
     let mut words = statement.split_whitespace().map(str::to_owned);
     let first = words.next()?.to_ascii_lowercase();
     let second = words.next()?;
     let kind = second.to_ascii_lowercase();
+    let has = |word: &str| statement.to_ascii_lowercase().contains(word);
     let second = match first.as_str() {
         "drop" if ["database", "schema", "table"].contains(&kind.as_str()) => kind,
         "truncate" => second,
+        "delete" if kind == "from" && !has("where") => kind,
+        "update" if has(" set ") && !has("where") => second,
+        "alter" if kind == "table" && has("drop column") => kind,
         _ => return None,
     };
     let all = ["sql".to_owned(), first, second].into_iter().chain(words);

@@ -1,8 +1,9 @@
-//! Variables that a command line sets to a known text and uses afterwards: `cmd='git push'; $cmd --force`.
+//! Variables that a command line sets to a known text and uses afterwards: `cmd='git push'; $cmd --force`, or
+//! `for f in *; do rm -r "$f"; done`.
 
 use std::collections::HashMap;
 
-use abide_core::policy::Piece;
+use abide_core::policy::{Piece, Word};
 use tree_sitter::{Node, Tree};
 
 use super::word::word;
@@ -11,15 +12,20 @@ use super::wrapper::joined;
 /// Longest text with values in place of variables, in bytes.
 const MAX_BYTES: usize = super::MAX_BYTES;
 
-/// Variable that is set once.
+/// Most values of a loop that are tried.
+const MAX_VALUES: usize = 8;
+
+/// Variable that is set in one place.
 struct Known {
-    value: String,
+    /// Its value, or those that a loop gives it.
+    values: Vec<String>,
     /// Byte after the place where it is set.
     from: usize,
 }
 
-/// Text with the values of variables in their places. `None`: it uses none that is set once, to a known text.
-pub(super) fn expanded(text: &str, tree: &Tree) -> Option<String> {
+/// Texts with the values of variables in their places: several if a loop gives one several values. Empty if no variable
+/// that is used is set in one place, to a known text.
+pub(super) fn expanded(text: &str, tree: &Tree) -> Vec<String> {
     let mut known: HashMap<&str, Known> = HashMap::new();
     let mut named: HashMap<&str, usize> = HashMap::new();
     let mut uses = Vec::new();
@@ -29,7 +35,13 @@ pub(super) fn expanded(text: &str, tree: &Tree) -> Option<String> {
             "variable_assignment" => {
                 if let Some((name, value)) = value_of(node, text) {
                     let from = node.end_byte();
-                    known.insert(name, Known { value, from });
+                    let values = vec![value];
+                    known.insert(name, Known { values, from });
+                }
+            }
+            "for_statement" => {
+                if let Some((name, values)) = loop_of(node, text) {
+                    known.insert(name, values);
                 }
             }
             "simple_expansion" | "expansion" => uses.push(node),
@@ -41,6 +53,19 @@ pub(super) fn expanded(text: &str, tree: &Tree) -> Option<String> {
         }
     });
     known.retain(|name, _| named.get(name) == Some(&1));
+    let counts = known.values().map(|known| known.values.len());
+    let rounds = 0..counts.max().unwrap_or(0).min(MAX_VALUES);
+    let texts = rounds.map(|round| with_values(text, &known, &uses, round));
+    texts.collect::<Option<_>>().unwrap_or_default()
+}
+
+/// Text with one value of each variable in its places. `None`: it uses none, or is too long.
+fn with_values(
+    text: &str,
+    known: &HashMap<&str, Known>,
+    uses: &[Node<'_>],
+    round: usize,
+) -> Option<String> {
     let mut out = String::new();
     let mut at = 0;
     for node in uses {
@@ -53,12 +78,13 @@ pub(super) fn expanded(text: &str, tree: &Tree) -> Option<String> {
             continue;
         }
         out.push_str(&text[at..node.start_byte()]);
+        let value = known.values.get(round).or(known.values.last())?;
         match node
             .parent()
             .is_some_and(|parent| parent.kind() == "string")
         {
-            true => push_quoted(&known.value, &mut out),
-            false => out.push_str(&known.value),
+            true => push_quoted(value, &mut out),
+            false => out.push_str(value),
         }
         at = node.end_byte();
         if out.len() > MAX_BYTES {
@@ -84,6 +110,22 @@ fn value_of<'t>(node: Node<'_>, text: &'t str) -> Option<(&'t str, String)> {
     let is_known = is_plain && value.pieces.iter().all(is_known);
     let value = joined(&[value]);
     (is_known && !value.is_empty()).then_some((name, value))
+}
+
+/// Name and values of the variable of a loop.
+fn loop_of<'t>(node: Node<'_>, text: &'t str) -> Option<(&'t str, Known)> {
+    let name = node.child_by_field_name("variable")?;
+    let mut cursor = node.walk();
+    let values: Vec<Node<'_>> = node.children_by_field_name("value", &mut cursor).collect();
+    let from = values.last()?.end_byte();
+    let mut inner = Vec::new();
+    let words = values
+        .into_iter()
+        .map(|value| word(value, text, &mut inner));
+    let is_known = |word: &Word| !word.pieces.contains(&Piece::Unknown);
+    let values: Vec<String> = words.filter(is_known).map(|word| joined(&[word])).collect();
+    let name = &text[name.byte_range()];
+    (!values.is_empty()).then_some((name, Known { values, from }))
 }
 
 /// Text inside double quotes.

@@ -3,8 +3,7 @@
 use abide_core::policy::{Folder, Origin, Piece, Redirect, SimpleCommand, Word};
 use tree_sitter::{Node, Tree};
 
-use super::deletes::printed_names;
-use super::word::{ansi_c, collect_inner, word};
+use super::word::{collect_inner, word};
 use super::wrapper::joined;
 use super::{Input, MAX_LEVELS, NOT_SHELL, Reader, Scope, TOO_DEEP, Unparsed, values};
 
@@ -225,43 +224,34 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    /// Output of `echo` or `printf` with known words, and names that `find` or `ls` prints.
+    /// Output of a command in a pipeline.
     fn printed(&self, node: Node<'_>) -> Input {
-        let is_name = |child: &Node<'_>| child.kind() == "command_name";
-        let mut cursor = node.walk();
-        let mut inner = Vec::new();
-        let children: Vec<Node<'_>> = node.named_children(&mut cursor).collect();
-        let name = children.iter().find(|child| is_name(child));
-        let name = name.and_then(|name| word(*name, self.text, &mut inner).text());
-        let words = children.iter().filter(|child| !is_name(child));
-        let words: Vec<Word> = words
-            .map(|child| word(*child, self.text, &mut inner))
-            .collect();
-        let names = name.as_deref();
-        if let Some(names) = names.and_then(|name| printed_names(name, &words)) {
-            return Input::Files(names);
-        }
-        let words: Option<Vec<String>> = words.iter().map(Word::text).collect();
-        match (name.as_deref(), words) {
-            (Some("cat"), Some(words)) if words.is_empty() => self.input.clone(),
-            (Some("tee"), _) => self.input.clone(),
-            (Some("echo" | "printf"), Some(words)) => {
-                let is_option =
-                    |word: &&String| ["-e", "-n", "-E", "-ne", "-en"].contains(&word.as_str());
-                let words: Vec<String> = words
-                    .into_iter()
-                    .skip_while(|word| is_option(&word))
-                    .collect();
-                let text = words.join(" ");
-                let mut text = ansi_c(&text).unwrap_or(text);
-                // The words may stand in another order, or not at all.
-                if name.as_deref() == Some("printf") && text.contains('%') {
-                    text.push_str("\n${unknown}");
+        let body = node.child_by_field_name("body");
+        let (mut redirects, mut late_words) = (Vec::new(), Vec::new());
+        let (mut inner, mut behind) = (Vec::new(), Vec::new());
+        let mut input = self.input.clone();
+        let mut words = Vec::new();
+        for part in body.into_iter().chain([node]) {
+            let mut cursor = part.walk();
+            for child in part.named_children(&mut cursor) {
+                match child.kind() {
+                    "file_redirect" | "herestring_redirect" | "heredoc_redirect" => {
+                        let given = self.redirect(
+                            child,
+                            &mut redirects,
+                            &mut late_words,
+                            &mut inner,
+                            &mut behind,
+                        );
+                        input = given.unwrap_or(input);
+                    }
+                    "variable_assignment" | "command" => {}
+                    _ => words.push(word(child, self.text, &mut inner)),
                 }
-                Input::Text(text)
             }
-            _ => Input::Unknown,
         }
+        words.extend(late_words);
+        self.reader.output(&words, &input, &self.scope.folder)
     }
 
     fn assignment(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
@@ -394,8 +384,10 @@ impl<'a> Walker<'a> {
                 let target = word(target, self.text, inner);
                 if !duplicates {
                     let writes = source.contains('>');
+                    let written = || self.reader.written_text(&target, &self.scope.folder);
+                    let given = (!writes).then(|| written().map_or(Input::Unknown, Input::Text));
                     redirects.push(Redirect { writes, target });
-                    return (!writes).then_some(Input::Unknown);
+                    return given;
                 }
                 None
             }
@@ -406,13 +398,21 @@ impl<'a> Walker<'a> {
             }
             "heredoc_redirect" => {
                 let mut given = Input::Text(String::new());
+                let mut is_quoted = false;
                 for child in node.named_children(&mut cursor) {
                     match child.kind() {
                         "heredoc_body" => {
                             collect_inner(child, inner);
-                            given = Input::Text(self.text[child.byte_range()].to_owned());
+                            let text = &self.text[child.byte_range()];
+                            given = Input::Text(match is_quoted {
+                                true => text.to_owned(),
+                                false => text.replace("\\$", "$").replace("\\`", "`"),
+                            });
                         }
-                        "heredoc_start" | "heredoc_end" | "file_descriptor" => {}
+                        "heredoc_start" => {
+                            is_quoted = self.text[child.byte_range()].contains(['\'', '"', '\\']);
+                        }
+                        "heredoc_end" | "file_descriptor" => {}
                         "file_redirect" | "herestring_redirect" => {
                             self.redirect(child, redirects, late_words, inner, behind);
                         }
@@ -490,6 +490,7 @@ impl<'a> Walker<'a> {
         };
         let next = next_folder(&command, &self.reader.home);
         let changes = changes_meaning(&command);
+        self.reader.record_written(&command, &input);
         self.reader.add(command, input, &self.scope)?;
         self.reader.names_changed |= changes;
         if let Some(next) = next {
@@ -531,7 +532,7 @@ fn next_folder(command: &SimpleCommand, home: &str) -> Option<Folder> {
     });
     let is_known = |word: &&Word| {
         let mut pieces = word.pieces.iter();
-        pieces.all(|piece| matches!(piece, Piece::Text(_) | Piece::Home | Piece::Folder))
+        !pieces.any(|piece| matches!(piece, Piece::Glob | Piece::Repository | Piece::Unknown))
     };
     let path = path
         .filter(is_known)

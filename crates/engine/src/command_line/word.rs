@@ -57,8 +57,10 @@ fn add<'t>(node: Node<'t>, text: &str, word: &mut Word, inner: &mut Vec<Node<'t>
         "simple_expansion" | "expansion" if source == "$HOME" || source == "${HOME}" => {
             word.pieces.push(Piece::Home);
         }
-        "simple_expansion" | "expansion" | "command_substitution" if is_folder(source) => {
-            word.pieces.push(Piece::Folder);
+        "simple_expansion" | "expansion" | "command_substitution"
+            if let Some(folder) = folder(source) =>
+        {
+            folder.into_iter().for_each(|piece| word.pieces.push(piece));
         }
         "concatenation" | "command_name" => {
             let mut cursor = node.walk();
@@ -73,9 +75,26 @@ fn add<'t>(node: Node<'t>, text: &str, word: &mut Word, inner: &mut Vec<Node<'t>
     }
 }
 
-/// True for the directory in which the command runs.
-fn is_folder(source: &str) -> bool {
-    matches!(source, "$PWD" | "${PWD}" | "$(pwd)" | "`pwd`")
+/// Directory that an expansion stands for, if it is the one in which the command runs, the one above, or the root of the
+/// repository.
+fn folder(source: &str) -> Option<Vec<Piece>> {
+    let inside = source
+        .strip_prefix("$(")
+        .and_then(|rest| rest.strip_suffix(')'));
+    let inside = inside.or_else(|| source.strip_prefix('`')?.strip_suffix('`'));
+    let plain = inside.unwrap_or(source).replace('"', "");
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    let above = || vec![Piece::Folder, Piece::Text("/..".to_owned())];
+    match words.as_slice() {
+        ["$PWD" | "${PWD}"] => Some(vec![Piece::Folder]),
+        ["${PWD%/*}"] => Some(above()),
+        _ if inside.is_none() => None,
+        ["pwd"] | ["pwd", "-P" | "-L"] => Some(vec![Piece::Folder]),
+        ["realpath", "."] | ["readlink", "-f", "."] => Some(vec![Piece::Folder]),
+        ["dirname", "$PWD" | "$(pwd)" | "`pwd`"] | ["realpath", ".."] => Some(above()),
+        ["git", "rev-parse", "--show-toplevel"] => Some(vec![Piece::Repository]),
+        _ => None,
+    }
 }
 
 /// Text outside of quotes.
@@ -83,14 +102,14 @@ fn bare(source: &str, word: &mut Word) {
     let at_start = word.pieces.is_empty();
     let mut rest = source;
     if let Some(after) = source.strip_prefix('~').filter(|_| at_start) {
-        let is_home = after.is_empty() || after.starts_with('/');
-        let name = after.find('/').unwrap_or(after.len());
-        word.pieces.push(match is_home {
-            true => Piece::Home,
-            // The home directory of another user.
-            false => Piece::Unknown,
+        let (name, behind) = after.split_at(after.find('/').unwrap_or(after.len()));
+        word.pieces.push(match name {
+            "" => Piece::Home,
+            "+" => Piece::Folder,
+            name if is_user(name) => Piece::HomeOf(name.to_owned()),
+            _ => Piece::Unknown,
         });
-        rest = &after[name..];
+        rest = behind;
     }
     if has_braces(rest) {
         word.pieces.push(Piece::Unknown);
@@ -107,6 +126,11 @@ fn bare(source: &str, word: &mut Word) {
             c => word.push_text(c.encode_utf8(&mut [0; 4])),
         }
     }
+}
+
+fn is_user(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(is_part)
 }
 
 /// True if the shell makes several words of this one.

@@ -4,7 +4,7 @@ use abide_core::policy::{Folder, Origin, Piece, SimpleCommand, Word, normalized}
 
 use super::runs_code::runs_code;
 use super::{
-    Input, Reader, Scope, Unparsed, containers, interpreters, programs, shell, sql, values,
+    Input, Reader, Scope, Unparsed, containers, deletes, interpreters, programs, shell, sql, values,
 };
 
 /// Program that runs the command behind its own options.
@@ -259,13 +259,19 @@ pub(super) fn add(
     let program = command.program();
     let outer = command.clone();
     reader.commands.push(command);
-    let Some(program) = program else {
-        return Ok(());
-    };
     let scope = Scope {
         folder: outer.folder.clone(),
         scripts: scope.scripts + 1,
         input: input.clone(),
+    };
+    let first = outer.words.first();
+    if let Some(first) = first.filter(|first| first.shown().contains('/'))
+        && let Some(text) = reader.written_text(first, &outer.folder)
+    {
+        return interpreters::add_written(reader, &outer, &text, &scope);
+    }
+    let Some(program) = program else {
+        return Ok(());
     };
     let has_value = values::add(reader, &outer, &program, &input, &scope)?;
     if shell::is_shell(&program) {
@@ -309,6 +315,7 @@ pub(super) fn add(
         "parallel" => programs::parallel(reader, &outer, scope),
         "fd" | "fdfind" => programs::run_on_found(reader, &outer, &scope),
         "find" => programs::found(reader, &outer, &scope),
+        "rsync" => deletes::by_rsync(reader, &outer, &scope),
         "git" => programs::git(reader, &outer, &scope),
         "docker" | "podman" => containers::container(reader, &outer, &scope),
         "command" if queries(&outer) => Ok(()),
@@ -448,7 +455,9 @@ pub(super) fn joined(words: &[Word]) -> String {
             match piece {
                 Piece::Text(part) => text.push_str(part),
                 Piece::Home => text.push_str("$HOME"),
+                Piece::HomeOf(name) => text.push_str(&format!("~{name}")),
                 Piece::Folder => text.push_str("$PWD"),
+                Piece::Repository => text.push_str("$(git rev-parse --show-toplevel)"),
                 Piece::Glob => text.push('*'),
                 Piece::Unknown => text.push_str("${unknown}"),
             }

@@ -402,6 +402,7 @@ fn path_to_delete_that_is_not_known_asks_if_the_text_names_the_root() {
             "x=/; rm -rf $x",
             "d=~; rm -rf \"$d\"",
             "x=${HOME}; rm -r -- \"${x}\"",
+            "for d in /; do rm -rf $d; done",
         ],
     );
     all(
@@ -410,7 +411,6 @@ fn path_to_delete_that_is_not_known_asks_if_the_text_names_the_root() {
         &[
             "x=\"$(echo /)\"; rm -rf $x",
             "x=/; x=$1; rm -rf $x",
-            "for d in /; do rm -rf $d; done",
             "bash -c 'rm -rf \"$1\"' _ /",
             "find / -name x | while read f; do rm -rf \"$f\"; done",
         ],
