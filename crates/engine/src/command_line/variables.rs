@@ -17,7 +17,7 @@ const MAX_VALUES: usize = 8;
 
 /// Variable that is set in one place.
 struct Known {
-    /// Its value, or those that a loop gives it.
+    /// Value, or those that a loop gives it.
     values: Vec<String>,
     /// Byte after the place where it is set.
     from: usize,
