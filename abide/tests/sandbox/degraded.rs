@@ -7,11 +7,15 @@ const ATTEMPTS: &str = "echo x > $ROOT/outside/x && echo breached; cat ~/.aws/cr
                         unshare -U true && echo breached; echo x > /proc/sys/kernel/core_pattern && echo breached; echo it-runs";
 
 fn run(user: &User, program: &str, before: &[&str]) -> Ran {
+    let options = "--sandbox workspace-write --network off";
+    run_script(user, program, before, options, ATTEMPTS)
+}
+
+fn run_script(user: &User, program: &str, before: &[&str], options: &str, script: &str) -> Ran {
     let abide = user.path("abide-program");
     let abide = abide.display();
-    let script = format!(
-        "{abide} run --sandbox workspace-write --network off -- /bin/bash -c '{ATTEMPTS}'; {abide} stop > /dev/null"
-    );
+    let script =
+        format!("{abide} run {options} -- /bin/bash -c '{script}'; {abide} stop > /dev/null");
     let ran = user
         .command(program)
         .args(before)
@@ -24,9 +28,10 @@ fn run(user: &User, program: &str, before: &[&str]) -> Ran {
     }
 }
 
-/// A filter with a listener of its own, as that of WSL2: the kernel allows no second one.
+/// A filter with a listener of its own, as that of WSL2: the kernel allows no second one as long as a process has the first,
+/// so a child keeps it until the program ends.
 const LISTENER: &str = r#"
-import ctypes, os, platform, sys
+import ctypes, os, platform, signal, sys
 libc = ctypes.CDLL(None, use_errno=True)
 class Filter(ctypes.Structure):
     _fields_ = [("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint)]
@@ -37,11 +42,14 @@ program = Program(1, ctypes.pointer(allow))
 libc.prctl(38, 1, 0, 0, 0)
 number = 277 if platform.machine() == "aarch64" else 317
 assert libc.syscall(number, 1, 8, ctypes.byref(program)) >= 0, ctypes.get_errno()
+if os.fork() == 0:
+    libc.prctl(1, signal.SIGKILL, 0, 0, 0)
+    signal.pause()
 os.execvp(sys.argv[1], sys.argv[1:])
 "#;
 
 #[test]
-fn p185_without_a_listener_only_the_record_of_refusals_is_missing() {
+fn p185_without_a_listener_only_the_record_of_refusals_is_missing_and_a_gap_is_named() {
     as_each_user(|user| {
         user.write("home/.aws/credentials", "horse");
         let script = user.write("listener.py", LISTENER);
@@ -49,6 +57,12 @@ fn p185_without_a_listener_only_the_record_of_refusals_is_missing() {
         let ran = run(user, "/usr/bin/python3", &[script]);
         assert!(ran.text.contains("it-runs"), "185: {ran:?}");
         assert!(!ran.text.contains("breached"), "185: {ran:?}");
+        let gap = "protected names that do not exist in the workspace can be made";
+        for (mode, is_named) in [("workspace-write", true), ("read-only", false)] {
+            let options = format!("--json --sandbox {mode}");
+            let ran = run_script(user, "/usr/bin/python3", &[script], &options, "true");
+            assert_eq!(ran.text.contains(gap), is_named, "185: {mode}: {ran:?}");
+        }
     });
 }
 

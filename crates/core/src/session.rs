@@ -294,6 +294,8 @@ pub enum Gap {
     Processes,
     /// Not all repositories inside the workspace were found.
     NestedRepositories,
+    /// Protected names that do not exist in the workspace can be made.
+    AbsentNames,
 }
 
 impl End {
@@ -392,13 +394,14 @@ impl SandboxedBy {
 
 impl Gap {
     /// All gaps.
-    pub const ALL: [Gap; 6] = [
+    pub const ALL: [Gap; 7] = [
         Gap::Layers,
         Gap::AbstractSockets,
         Gap::Protected,
         Gap::Metadata,
         Gap::Processes,
         Gap::NestedRepositories,
+        Gap::AbsentNames,
     ];
 
     /// Sentence for results.
@@ -413,6 +416,9 @@ impl Gap {
             Gap::Processes => "processes outside the sandbox can be seen",
             Gap::NestedRepositories => {
                 "the workspace has too many folders to find all repositories in it; hooks of some can be written"
+            }
+            Gap::AbsentNames => {
+                "protected names that do not exist in the workspace can be made; the result tells those that were"
             }
         }
     }

@@ -369,12 +369,12 @@ pub const ATTACKS: [Attack; 44] = [
         Gap::Protected,
     ),
     or_gap(
-        refused(
+        with_namespaces(refused(
             41,
             "make configuration of editors, agents and CI that does not exist",
             make_absent_names,
-        ),
-        Gap::Protected,
+        )),
+        Gap::AbsentNames,
     ),
     works(46, "write a Git object", |scene| {
         if !scene.can_write {

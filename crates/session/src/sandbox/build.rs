@@ -14,6 +14,7 @@ use abide_core::Gap;
 use rustix::fs::{FileType, Mode as Permissions};
 
 use super::covers::Covers;
+use super::entry;
 use super::gate::GateChannel;
 use super::gate_sockets;
 use super::git::{self, MOST_PROTECTED, Protected, Worktree};
@@ -137,6 +138,10 @@ pub fn build(
         .map_err(|fault| Fault::refused("make the Landlock rules", &fault.to_string()))?;
     if is_incomplete && plan.mode == Mode::WorkspaceWrite {
         gaps.push(Gap::NestedRepositories);
+    }
+    // The last step: the filter stays with this process.
+    if plan.writes_in_workspace() && !entry::can_notify() {
+        gaps.push(Gap::AbsentNames);
     }
     if plan.network == Network::On && rules::version() < 6 {
         gaps.push(Gap::AbstractSockets);

@@ -1,7 +1,7 @@
 //! Entry of a command into its sandbox, between clone and exec: makes system calls and nothing else, because the child
 //! shares the memory of the keeper.
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
@@ -191,15 +191,33 @@ impl Reporting {
     /// Installs the filter and sends its listener to the keeper. A kernel that allows no listener (WSL2 has one already)
     /// loses the record of refusals and nothing else.
     fn install(&self) {
-        const NEW_LISTENER: libc::c_uint = 1 << 3;
-        let program = Program::new(&self.filter);
-        // SAFETY: plain system calls; the filter lives until the program is executed.
-        unsafe {
-            let fd = libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, NEW_LISTENER, &program);
-            if fd >= 0 {
-                let listener = BorrowedFd::borrow_raw(fd as RawFd);
-                let _ = fd_passing::send(&self.child, &[0], &[listener]);
-            }
+        if let Some(listener) = new_listener(&self.filter) {
+            let _ = fd_passing::send(&self.child, &[0], &[listener.as_fd()]);
+            // The program that is executed closes it.
+            let _ = listener.into_raw_fd();
         }
     }
+}
+
+/// Installs a filter in this thread. `None`: the kernel allows no listener here.
+fn new_listener(filter: &[seccompiler::sock_filter]) -> Option<OwnedFd> {
+    const NEW_LISTENER: libc::c_uint = 1 << 3;
+    let program = Program::new(filter);
+    // SAFETY: a plain system call, which copies the filter, and a new descriptor.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, NEW_LISTENER, &program);
+        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as RawFd))
+    }
+}
+
+/// Returns whether the kernel notifies the keeper of system calls, by installing a filter that allows all of them in this
+/// thread.
+pub fn can_notify() -> bool {
+    let allow = seccompiler::sock_filter {
+        code: (libc::BPF_RET | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: libc::SECCOMP_RET_ALLOW,
+    };
+    new_listener(&[allow]).is_some()
 }
