@@ -6,7 +6,7 @@
 use super::fold::{Folded, Line};
 use super::line_shape::hash;
 use super::signals::levels::is_success;
-use super::view::{begin_key, is_counter, prefix_len, without_gutter};
+use super::view::{begin_key, is_counter, is_hex_dump, prefix_len, without_gutter};
 
 /// Slots for kinds of lines.
 const KINDS: usize = 1_024;
@@ -19,6 +19,9 @@ const LINES_JUDGED: u64 = 10_000;
 
 /// Kind of all lines that say that something succeeded.
 const SUCCESS: u64 = 1;
+
+/// Kind of all lines of a hex dump.
+const HEX_DUMP: u64 = 2;
 
 /// Counts of kinds of lines.
 #[derive(Default)]
@@ -74,6 +77,9 @@ fn kind(line: &Line) -> Option<u64> {
     let text = line.text[prefix_len(&line.text)..].trim_end();
     if is_success(text) {
         return Some(SUCCESS);
+    }
+    if is_hex_dump(text) {
+        return Some(HEX_DUMP);
     }
     let is_indented = text.starts_with([' ', '\t', '+', '-']);
     let (inner, indent) = without_gutter(text);

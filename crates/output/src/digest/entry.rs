@@ -1,7 +1,7 @@
 //! Line of the text, or what stands for lines, and how it is shown.
 
 use super::fold::{Folded, Line, LineNumber};
-use super::signals::levels::{self, Importance};
+use super::signals::telling_place;
 use super::truncate::{self, Truncated};
 
 const BLANKS_LEFT_ALONE: u64 = 2;
@@ -143,14 +143,11 @@ fn chars_beside(note: &str, max_chars: usize) -> usize {
     max_chars.saturating_sub(note.chars().count() + 1)
 }
 
-/// Line in at most `max_chars` characters. Of a long line with an error, the part with the error is kept.
+/// Line in at most `max_chars` characters. Of a long line, the part that tells most is kept.
 fn shortened(line: &Line, max_chars: usize) -> Truncated {
-    let too_long = line.omission.is_none() && line.text.chars().count() > max_chars;
-    let found = too_long.then(|| levels::classify(&line.text)).flatten();
-    match found {
-        Some(found) if found.importance == Importance::Error => {
-            truncate::around(&line.text, found.at, max_chars)
-        }
-        _ => truncate::middle(&line.text, line.omission, max_chars),
+    let too_long = line.omission.is_some() || line.text.chars().count() > max_chars;
+    match too_long.then(|| telling_place(&line.text)).flatten() {
+        Some(at) => truncate::with_part(&line.text, line.omission, at, max_chars),
+        None => truncate::middle(&line.text, line.omission, max_chars),
     }
 }

@@ -1,4 +1,6 @@
-//! Row of the screen: text that can be overwritten. Of a long text only both ends are kept.
+//! Row of the screen: text that can be overwritten. Of a long text only both ends are kept, and a part that matters.
+
+use super::signals::telling_place;
 
 /// Text right of this column cannot be overwritten; no terminal is that wide. Bounds the work for one
 /// overwriting byte.
@@ -7,12 +9,22 @@ const MAX_COLUMNS: usize = 512;
 /// are dropped then. Bounds the same work.
 const MAX_CELL_BYTES: usize = 8 * MAX_COLUMNS;
 
+/// A row up to this size is held whole until it ends, so that the part of it that matters can be found.
+const WHOLE_BYTES: usize = 1 << 20;
+/// Bytes before and behind the place in a long row that matters, which are kept with it.
+const PART_BEFORE: usize = 200;
+const PART_AFTER: usize = 600;
+
 /// Omitted middle of a long line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Omission {
     /// Byte offset in the kept text.
     pub at: usize,
+    /// Number of bytes of the kept text from that offset on that are a part of the middle, because it matters.
+    pub part: usize,
     pub chars: u64,
+    /// Number of those characters that are before that part.
+    pub chars_before: u64,
     /// Number of bytes of the omitted text.
     bytes: u64,
     /// Number of bytes of the output that it stands for.
@@ -143,13 +155,13 @@ impl Row {
         if self.overwritten {
             self.anchor = (self.cells, self.text.len());
         }
-        if self.text.len() > 3 * keep {
+        if self.text.len() > WHOLE_BYTES.max(3 * keep) {
             self.drop_middle(keep);
         }
     }
 
     /// Returns whether the row is longer than what is kept. Must not depend on when the middle was dropped.
-    fn is_long(&self, keep: usize) -> bool {
+    pub fn is_long(&self, keep: usize) -> bool {
         self.total_bytes() > (2 * keep) as u64
     }
 
@@ -161,6 +173,8 @@ impl Row {
     /// Drops the middle of a long row. Done rarely, and much at once.
     fn drop_middle(&mut self, keep: usize) {
         let from = match self.omission {
+            // The part that matters is there already.
+            Some(omission) if omission.part > 0 => return,
             Some(omission) => omission.at,
             None => floor(&self.text, keep),
         };
@@ -175,6 +189,8 @@ impl Row {
         let before = self.omission.unwrap_or_default();
         self.omission = Some(Omission {
             at: from,
+            part: 0,
+            chars_before: 0,
             chars: before.chars + dropped.chars().count() as u64,
             bytes: before.bytes + dropped.len() as u64,
             output_bytes: before.output_bytes + output_bytes(dropped),
@@ -236,6 +252,36 @@ impl Row {
             return (text.trim_end_matches(' '), self.omission);
         }
         (text, self.omission)
+    }
+
+    /// Drops the middle of a long row that has ended, but for a part that matters.
+    pub fn drop_middle_around_part(&mut self, keep: usize) {
+        let Some((before, part)) = self.part_that_matters(keep) else {
+            return;
+        };
+        self.drop_middle(keep);
+        if let Some(omission) = &mut self.omission {
+            self.text.insert_str(omission.at, &part);
+            omission.part = part.len();
+            omission.chars -= part.chars().count() as u64;
+            omission.bytes -= part.len() as u64;
+            omission.output_bytes -= output_bytes(&part);
+            omission.chars_before = before;
+        }
+    }
+
+    /// Part of the middle of a long row that matters, and the number of characters of the middle before it.
+    fn part_that_matters(&self, keep: usize) -> Option<(u64, String)> {
+        if self.omission.is_some() {
+            return None;
+        }
+        let middle =
+            floor(&self.text, keep)..ceil(&self.text, self.text.len().saturating_sub(keep));
+        let at = telling_place(&self.text).filter(|at| middle.contains(at))?;
+        let from = floor(&self.text, at.saturating_sub(PART_BEFORE)).max(middle.start);
+        let to = ceil(&self.text, at + PART_AFTER).min(middle.end);
+        let before = self.text[middle.start..from].chars().count() as u64;
+        Some((before, self.text[from..to].to_owned()))
     }
 
     fn drop_combining(&mut self) {

@@ -20,6 +20,9 @@ use super::row::{Omission, Row};
 /// is long.
 const MAX_OPEN_ROW: u64 = 4_096;
 
+/// Maximum number of long rows that are searched for the part that matters, which bounds the time.
+const SEARCHED_ROWS: u32 = 16;
+
 /// Receiver of finished lines.
 pub trait LineSink {
     /// Takes a line; `newlines` is the number of newlines before it.
@@ -39,6 +42,17 @@ pub struct Screen {
     target: WriteTarget,
     mode: ScreenMode,
     lines: LineCounter,
+    /// Number of long rows that were searched for the part that matters.
+    searched: u32,
+}
+
+/// Final text of a row, and what is omitted of it.
+fn seal<'a>(row: &'a mut Row, keep: usize, searched: &mut u32) -> (&'a str, Option<Omission>) {
+    if row.is_long(keep) && *searched < SEARCHED_ROWS {
+        *searched += 1;
+        row.drop_middle_around_part(keep);
+    }
+    row.seal(keep)
 }
 
 /// Destination of text.
@@ -74,6 +88,7 @@ impl Screen {
             target: WriteTarget::Rows,
             mode: ScreenMode::Lines,
             lines: LineCounter::after(lines_before),
+            searched: 0,
         }
     }
 
@@ -118,7 +133,7 @@ impl Screen {
         let count = filled.map_or(0, |last| last + 1);
         for mut row in self.rows.drain(..count) {
             let newlines = row.newlines;
-            let (text, omission) = row.seal(self.keep);
+            let (text, omission) = seal(&mut row, self.keep, &mut self.searched);
             out.line(newlines, text, omission);
         }
         self.clear();
@@ -129,7 +144,7 @@ impl Screen {
         let count = self.rows.len() - usize::from(self.is_at_fresh_line());
         for mut row in self.rows.drain(..count) {
             let newlines = row.newlines;
-            let (text, omission) = row.seal(self.keep);
+            let (text, omission) = seal(&mut row, self.keep, &mut self.searched);
             out.line(newlines, text, omission);
         }
         self.clear();
@@ -163,7 +178,7 @@ impl Screen {
             self.mode = ScreenMode::Lines;
         }
         let newlines = row.newlines;
-        let (text, omission) = row.seal(self.keep);
+        let (text, omission) = seal(&mut row, self.keep, &mut self.searched);
         out.line(newlines, text, omission);
         row.clear();
         row.newlines = self.newlines();
@@ -210,7 +225,7 @@ impl Screen {
         }
         for mut row in self.rows.drain(..=self.row) {
             let newlines = row.newlines;
-            let (text, omission) = row.seal(self.keep);
+            let (text, omission) = seal(&mut row, self.keep, &mut self.searched);
             out.line(newlines, text, omission);
         }
         self.row = 0;

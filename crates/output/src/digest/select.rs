@@ -33,6 +33,8 @@ const COUNTS_MAX: usize = 4_096;
 
 /// In place of the first words of a rare stack.
 const STACK: u64 = 3;
+/// In place of the first words of a readable line of a hex dump.
+const READABLE: u64 = 4 << 32;
 /// In place of the first words of an unusual line.
 const UNUSUAL: u64 = 1;
 /// In place of the first words of the first line of a kind.
@@ -158,6 +160,9 @@ impl<'a> Selector<'a> {
             if !lines[at].finding.is_some_and(error) {
                 selector.add_to(at, key, 0, Importance::Outlier);
             }
+        }
+        for at in rarity::readable(lines) {
+            selector.add_to(at, READABLE ^ at as u64, READABLE, Importance::Outlier);
         }
         for at in rarity::unusual(lines) {
             let key = lines[at].line.shape.without_numbers;

@@ -2,6 +2,9 @@
 
 use super::row::{Omission, floor, output_bytes};
 
+/// Maximum number of characters around a place in the middle.
+const PART_CHARS: usize = 600;
+
 /// Truncated text.
 pub struct Truncated {
     /// Text with marks.
@@ -56,6 +59,37 @@ pub fn around(text: &str, at: usize, max_chars: usize) -> Truncated {
     Truncated {
         text: format!("{mark}{}", rest.text),
         ..rest
+    }
+}
+
+/// Truncates so that both ends and the text around byte offset `at` stay.
+pub fn with_part(text: &str, omission: Option<Omission>, at: usize, max_chars: usize) -> Truncated {
+    let held = text.chars().count();
+    let omission = omission.unwrap_or_default();
+    let total = held as u64 + omission.chars;
+    let room = max_chars.saturating_sub(2 * mark(total).chars().count());
+    let part = (room / 3).min(PART_CHARS);
+    let place = text[..floor(text, at)].chars().count();
+    let begin = (room - part) / 2;
+    let end = held.saturating_sub(room - part - begin);
+    let from = place.saturating_sub(part / 4);
+    let to = (from + part).min(held);
+    if from <= begin || to >= end {
+        return around(text, at, max_chars);
+    }
+    let chars =
+        |from: usize, to: usize| text.chars().skip(from).take(to - from).collect::<String>();
+    let (first, middle, last) = (chars(0, begin), chars(from, to), chars(end, held));
+    // The part that was kept of the middle divides what was omitted.
+    let is_behind = floor(text, at) >= omission.at;
+    let before = if is_behind { omission.chars_before } else { 0 };
+    let marks = [
+        mark((from - begin) as u64 + before),
+        mark((end - to) as u64 + omission.chars - before),
+    ];
+    Truncated {
+        bytes: output_bytes(&first) + output_bytes(&middle) + output_bytes(&last),
+        text: format!("{first}{}{middle}{}{last}", marks[0], marks[1]),
     }
 }
 

@@ -39,6 +39,11 @@ impl ViewLine<'_> {
 
 /// Number of similar lines from which on a line is usual.
 const USUAL: u32 = 8;
+/// Key of the begin of all lines of a hex dump.
+const HEX_DUMP: u64 = 7;
+/// Number of digits of an address, and of bytes, that make a line of a hex dump.
+const ADDRESS_DIGITS: usize = 6;
+const HEX_DUMP_BYTES: usize = 8;
 /// Number of entries for remembered findings.
 const CACHE: usize = 4_096;
 
@@ -102,7 +107,10 @@ pub fn view<'a>(entries: &'a [Entry], cache: &mut FindingCache) -> Vec<ViewLine<
         };
         let (text, indent) = without_gutter(&line.text);
         in_excerpt = text.starts_with("--> ") || (in_excerpt && is_excerpt(text));
-        let key = begin_key(text, indent);
+        let key = match is_hex_dump(text) {
+            true => HEX_DUMP,
+            false => begin_key(text, indent),
+        };
         let often = begins.entry(key).or_default();
         *often = often.saturating_add(u32::try_from(line.count).unwrap_or(u32::MAX));
         keys.push(key);
@@ -123,6 +131,34 @@ pub fn view<'a>(entries: &'a [Entry], cache: &mut FindingCache) -> Vec<ViewLine<
         line.often = begins[&key];
     }
     lines
+}
+
+/// Returns whether a line shows bytes behind their address, as `xxd`, `hexdump -C` and `od` write them.
+pub fn is_hex_dump(text: &str) -> bool {
+    hex_dump_text(text).is_some()
+}
+
+/// Text behind the bytes of a line of a hex dump: the same bytes as characters, if the tool shows them.
+pub fn hex_dump_text(text: &str) -> Option<&str> {
+    let is_hex = |word: &str| word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let (address, mut rest) = text.split_once(' ')?;
+    let address = address.strip_suffix(':').unwrap_or(address);
+    if address.len() < ADDRESS_DIGITS || !is_hex(address) {
+        return None;
+    }
+    let mut bytes = 0;
+    loop {
+        let from = rest.trim_start_matches(' ');
+        let word = from.split(' ').next().unwrap_or(from);
+        // Two blanks or more end the bytes, but for the one in the middle of `hexdump -C`.
+        let is_end = bytes > HEX_DUMP_BYTES && rest.len() - from.len() > 1;
+        if is_end || !matches!(word.len(), 2 | 4 | 8) || !is_hex(word) {
+            break;
+        }
+        bytes += word.len() / 2;
+        rest = &from[word.len()..];
+    }
+    (bytes >= HEX_DUMP_BYTES).then(|| rest.trim())
 }
 
 /// Text and indentation of a line without its gutter: a column of marks that some tools put before all lines of a
@@ -155,7 +191,7 @@ pub fn without_gutter(line: &str) -> (&str, usize) {
 
 /// Length of what some programs put before each line of another one: a time, with or without the host and the program
 /// (`2026-01-01T12:00:00.5Z `, `[12:00:00] `, `Jan  1 12:00:00 host app[7]: `), the name of a process (`web-1  | `) or of
-/// a task (`shop:build: `).
+/// a task (`shop:build: `, `[build:web] `), or the number of a step and its seconds (`#12 0.345 `).
 pub fn prefix_len(line: &str) -> usize {
     let until = |is_part: fn(&u8) -> bool, from: usize| {
         let rest = line.as_bytes()[from..].iter();
@@ -180,6 +216,28 @@ pub fn prefix_len(line: &str) -> usize {
         return match bytes[..program].last() {
             Some(b':') => ends_with_space(program),
             _ => ends_with_space(7 + time),
+        };
+    }
+    if bytes.first() == Some(&b'#') {
+        let step = until(u8::is_ascii_digit, 1);
+        let seconds = until(u8::is_ascii_digit, (step + 1).min(bytes.len()));
+        let end = until(u8::is_ascii_digit, (seconds + 1).min(bytes.len()));
+        let is_step = step > 1 && bytes.get(step) == Some(&b' ');
+        let is_timed = seconds > step + 1 && bytes.get(seconds) == Some(&b'.') && end > seconds + 1;
+        return if is_step && is_timed {
+            ends_with_space(end)
+        } else {
+            0
+        };
+    }
+    if bytes.first() == Some(&b'[') {
+        let is_of_name =
+            |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.:/".contains(b);
+        let end = until(is_of_name, 1);
+        let is_task = bytes[1..end].contains(&b':') && bytes[1].is_ascii_lowercase();
+        return match bytes.get(end) {
+            Some(b']') if is_task => ends_with_space(end + 1),
+            _ => 0,
         };
     }
     let name = until(|b| b.is_ascii_alphanumeric() || b"-_.@/".contains(b), 0);
@@ -334,6 +392,30 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_hex_dumps_are_found_with_their_text() {
+        for (line, text) in [
+            (
+                "00009c50: f83f b97d 4a33 6b65 726e 656c 2070 616e  .?.}J3kernel pan",
+                ".?.}J3kernel pan",
+            ),
+            (
+                "00000000  42 4f 4f 54 49 4d 47 01  76 65 72 73 69 6f 6e 3d  |BOOTIMG.version=|",
+                "|BOOTIMG.version=|",
+            ),
+            ("01e240 53 54 41 4c 45 2d 4c 45 41 53 45 20 31 30 2e 34", ""),
+        ] {
+            assert_eq!(hex_dump_text(line), Some(text));
+        }
+        for line in [
+            "2024 1999 2001 2003 2004 2005 2006",
+            "123456 files in 12 folders",
+            "deadbeef cafe",
+        ] {
+            assert_eq!(hex_dump_text(line), None, "{line}");
+        }
+    }
+
+    #[test]
     fn gutter_does_not_count_as_text() {
         assert_eq!(without_gutter("==12==    at 0x1"), ("at 0x1", 4));
         assert_eq!(without_gutter("==12== "), ("", 0));
@@ -358,6 +440,13 @@ mod tests {
         assert_eq!(without_gutter("12:00:00"), ("", 0));
         assert_eq!(without_gutter("web-1  |   at f"), ("at f", 2));
         assert_eq!(without_gutter("shop:build:   at f"), ("at f", 2));
+        assert_eq!(without_gutter("[build:web]   at f"), ("at f", 2));
+        assert_eq!(without_gutter("[error] x"), ("[error] x", 0));
+        assert_eq!(without_gutter("#12 0.345   at f"), ("at f", 2));
+        assert_eq!(
+            without_gutter("#12 /a.php(3): f()"),
+            ("#12 /a.php(3): f()", 0)
+        );
         assert_eq!(without_gutter("name | value"), ("name | value", 0));
         assert_eq!(without_gutter("598 | value"), ("598 | value", 0));
         assert_eq!(without_gutter("app.c:main: x"), ("x", 0));

@@ -478,3 +478,71 @@ fn rare_value_of_a_key_on_a_line_of_its_own_is_shown() {
     let odd = host(9_000, "spare");
     assert_shown(&within(|n| host(n, "front"), &odd), &["tier: spare"]);
 }
+
+#[test]
+fn item_of_a_list_is_shown_with_its_rare_value() {
+    let item = |n: usize, phase: &str| {
+        format!("- name: worker-{n}\n  status:\n    phase: {phase}\n    restarts: 0\n")
+    };
+    let log = within(|n| item(n, "Running"), &item(9_001, "Pending"));
+    assert_shown(&log, &["phase: Pending", "- name: worker-9001"]);
+}
+
+#[test]
+fn paragraph_below_an_error_with_a_colon_is_shown() {
+    let lines = "configure: error: requirements were not met:\n\nPackage libdepot is too old\n\nUse another prefix.\n";
+    assert_shown(&within(request, lines), &["Package libdepot is too old"]);
+}
+
+#[test]
+fn words_in_a_hex_dump_are_shown_and_the_rest_is_repetition() {
+    let row = |n: usize, shown: &str| {
+        let word = |at: usize| format!("{:04x}", (n * 31 + at * 7) * 2_654_435_761 % 65_536);
+        format!(
+            "{:08x}: {}  {shown}\n",
+            n * 16,
+            (0..8).map(word).collect::<Vec<_>>().join(" ")
+        )
+    };
+    let log = within(
+        |n| row(n, ".?}.3.k,...e.~.."),
+        &row(9_001, ".J3kernel panic."),
+    );
+    let text = text(&log);
+    assert!(text.contains("kernel panic"), "{text}");
+    assert!(text.len() < 2_000, "{} characters", text.len());
+}
+
+#[test]
+fn record_that_differs_in_a_line_of_json_is_shown_at_any_length() {
+    for count in [100, 900, 9_000] {
+        let record = |n: usize| match n * 2 == count {
+            true => format!("{{\"id\": {n}, \"fault\": \"no tariff for zone Q\"}}"),
+            false => format!(
+                "{{\"id\": {n}, \"zone\": \"N\", \"note\": \"handled by {}\"}}",
+                name(n)
+            ),
+        };
+        let records: Vec<_> = (1..=count).map(record).collect();
+        let line = format!("{{\"items\": [{}]}}", records.join(", "));
+        assert_shown(
+            &format!("{line}{}\n", " ".repeat(12_000)),
+            &["no tariff for zone Q"],
+        );
+    }
+}
+
+#[test]
+fn structure_behind_a_prefix_of_a_task_or_step_is_seen() {
+    for prefix in ["[build:web] ", "#12 0.345 ", ""] {
+        let lines = "Traceback (most recent call last):\n  File \"/srv/app/cart.py\", line 7, in total\n    \
+            return price(row)\n  File \"/usr/lib/python3.11/json/decoder.py\", line 355, in raw_decode\n    \
+            raise error\nKeyError: 'zone-9'\n";
+        let lines: String = lines
+            .lines()
+            .map(|line| format!("{prefix}{line}\n"))
+            .collect();
+        let log = within(|n| format!("{prefix}{}", request(n)), &lines);
+        assert_shown(&log, &["cart.py\", line 7, in total", "KeyError: 'zone-9'"]);
+    }
+}

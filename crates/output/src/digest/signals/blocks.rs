@@ -24,6 +24,10 @@ const PLACE_BELOW_MAX: usize = 2;
 /// Number of lines above a finding among which the heading with its file is looked for, and the step of the program.
 const FILE_ABOVE_MAX: usize = 200;
 const STEP_ABOVE_MAX: usize = 40;
+/// Number of parents of a key that are shown.
+const PARENTS_MAX: usize = 4;
+/// Number of lines of a paragraph that are shown below an error that ends with a colon.
+const INTRODUCED_MAX: usize = 3;
 /// Number of lines above and below a line of indented JSON among which other values of its object are looked for, and of
 /// those that are shown.
 const SIBLING_WITHIN: usize = 40;
@@ -159,6 +163,9 @@ pub fn above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
         return shown;
     }
     let from = main.saturating_sub(ABOVE_MAX);
+    let mut indent = own.indent;
+    // Behind a key, its parents up to the item of a list that it belongs to.
+    let is_key = is_key(own.text);
     for at in (from..main).rev() {
         let line = &lines[at];
         if line.is_blank() {
@@ -167,12 +174,33 @@ pub fn above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
         if is_rule(line.text) {
             continue;
         }
-        if line.indent < own.indent {
+        if line.indent < indent {
             shown.push(at);
-            break;
+            indent = line.indent;
+            if !is_key
+                || !is_key_or_item(line.text)
+                || line.text.starts_with("- ")
+                || shown.len() == PARENTS_MAX
+            {
+                break;
+            }
         }
     }
     shown
+}
+
+/// Returns whether a line is a key with or without its value, as in YAML: `phase: Pending`.
+fn is_key(text: &str) -> bool {
+    let key = text.split([' ', '\t']).next().unwrap_or_default();
+    let name = key.strip_suffix(':').unwrap_or_default();
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte))
+}
+
+fn is_key_or_item(text: &str) -> bool {
+    is_key(text.strip_prefix("- ").unwrap_or(text))
 }
 
 /// Other values of the object that a line of indented JSON is in.
@@ -233,6 +261,11 @@ pub fn below(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
                 |next: &ViewLine<'_>| next.indent > own.indent && !is_finding_of(own, next);
             if in_section || next.is_some_and(goes_on) {
                 continue;
+            }
+            // `requirements were not met:`, then a blank line and what they are.
+            if at == main + 1 && own.text.ends_with(':') {
+                let introduced = (at + 1..end).take(INTRODUCED_MAX);
+                block.extend(introduced.take_while(|at| !lines[*at].is_blank()));
             }
             break;
         }

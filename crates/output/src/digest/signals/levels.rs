@@ -4,6 +4,10 @@
 //! Keywords and patterns are in `patterns`. A line that merely mentions an error is less important than
 //! one that is an error.
 
+use std::ops::Range;
+
+use crate::digest::line_shape::Fnv1a;
+
 use super::patterns::{
     DIAGNOSTIC, ERROR, KEYWORDS, LOW_LEVEL, MENTION, NEGATION, OUTCOME, RULE_CODE, SIDE_NOTE,
     SUCCESS, SUMMARY, WARNING, ZERO_COUNT,
@@ -38,8 +42,12 @@ pub struct Finding {
 const MAX_WHOLE_LINE: usize = 1_024;
 const BYTES_BEFORE: usize = 160;
 const BYTES_AFTER: usize = 320;
-/// Number of keywords of a long line that are looked at.
-const PLACES_MAX: usize = 6;
+/// Number of keywords of a long line that are looked at, and of those in the same context.
+const PLACES_MAX: usize = 64;
+const SAME_CONTEXT_MAX: u8 = 2;
+/// Bytes of a context on either side of a keyword, and slots for contexts.
+const CONTEXT_BYTES: usize = 8;
+const CONTEXTS: usize = 256;
 
 /// Returns whether a number in this line may be the outcome of something, such as an exit status.
 pub fn mentions_outcome(line: &str) -> bool {
@@ -68,8 +76,9 @@ pub fn classify(line: &str) -> Option<Finding> {
     let mut best: Option<Finding> = None;
     let mut read_to = 0;
     let mut places = 0;
+    let mut contexts = [0; CONTEXTS];
     for word in KEYWORDS.find_iter(line) {
-        if word.start() < read_to {
+        if word.start() < read_to || !is_fresh(line, word.range(), &mut contexts) {
             continue;
         }
         places += 1;
@@ -89,8 +98,39 @@ pub fn classify(line: &str) -> Option<Finding> {
                 at: from + found.at,
             });
         }
+        if found.importance == Importance::Error {
+            break;
+        }
     }
     best
+}
+
+/// Returns whether a keyword of a long line stands in a context that did not come often before.
+fn is_fresh(line: &str, word: Range<usize>, contexts: &mut [u8; CONTEXTS]) -> bool {
+    let from = word.start.saturating_sub(CONTEXT_BYTES);
+    let to = (word.end + CONTEXT_BYTES).min(line.len());
+    let mut sum = Fnv1a::default();
+    for byte in &line.as_bytes()[from..to] {
+        sum.add(if byte.is_ascii_digit() { b'0' } else { *byte });
+    }
+    let slot = &mut contexts[usize::try_from(sum.0 >> 32).unwrap_or(0) % CONTEXTS];
+    let is_fresh = *slot < SAME_CONTEXT_MAX;
+    *slot += u8::from(is_fresh);
+    is_fresh
+}
+
+/// Returns whether a word of failure is only a part of a name, such as that of a package: `panic-halt`, `failure v0.1.8`.
+fn is_in_name(line: &str, word: Range<usize>) -> bool {
+    let is_word = line[word.clone()]
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase());
+    let after = &line.as_bytes()[word.end..];
+    let is_version = matches!(after, [b' ', b'v', digit, ..] if digit.is_ascii_digit());
+    let goes_on = matches!(after, [b'-' | b'_' | b'@', next, ..] if next.is_ascii_alphanumeric());
+    let before = &line.as_bytes()[..word.start];
+    let has_begun =
+        matches!(before, [.., before, b'-' | b'_' | b'/'] if before.is_ascii_alphanumeric());
+    is_word && (is_version || goes_on || has_begun)
 }
 
 /// Returns whether a line begins like the name of a failed test: `  1) adds`.
@@ -145,7 +185,9 @@ fn read(line: &str) -> Option<Finding> {
     } else {
         line
     };
-    let error = ERROR.find(line).map(|found| found.start());
+    let mut errors = ERROR.find_iter(line);
+    let error = errors.find(|found| !is_in_name(line, found.range()));
+    let error = error.map(|found| found.start());
     if SUMMARY.is_match(whole) {
         let importance = match error {
             Some(_) => Importance::Error,
@@ -311,6 +353,10 @@ mod tests {
     fn harmless_lines_are_not_errors() {
         for line in [
             "   Compiling thiserror v1.0.69",
+            "   Compiling failure v0.1.8",
+            "Unpacking rust-panic-halt (0.2.0-1) ...",
+            "npm http fetch GET 200 https://packages.example/crash 31ms",
+            "added crash-reporter@1.2.3 and fatal-handler",
             "found 0 errors, 0 warnings",
             "test parses_errors_and_failures ... ok",
             "tests/test_a.py::test_error_handling PASSED                [ 3%]",

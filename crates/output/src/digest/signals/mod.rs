@@ -7,10 +7,12 @@
 //! | `keyword_scan` | the same keywords, in output so long that not all of it is read as lines | |
 //! | `traces` | stack traces: messages of the whole chain, frames of one's own code, further stacks of a report | `Caused by: …`, `File "app.py", line 3` |
 //! | `blocks` | lines that explain a finding: its location or file, the step, heading or paragraph above it, values, differences and details below it | `DETAIL: …`, `- expected`, `checking for x` |
-//! | `rarity` | values that differ from those of all similar lines, and the first line of each kind | one `Pending` in a table of `Running`, `"level":50` |
+//! | `rarity` | values that differ from those of all similar lines or records, words in a hex dump, and the first line of each kind | one `Pending` in a table of `Running`, `"level":50` |
 //!
 //! To add a signal, add its form to the file of its family and a line to the tests there. `tests/digest/corpus.rs` shows
 //! what it gains and costs.
+
+use levels::Importance;
 
 pub mod blocks;
 pub mod keyword_scan;
@@ -18,3 +20,9 @@ pub mod levels;
 mod patterns;
 pub mod rarity;
 pub mod traces;
+
+/// Byte offset of the place in a long line that tells most: a record that differs from all others, else an error.
+pub fn telling_place(line: &str) -> Option<usize> {
+    let error = || levels::classify(line).filter(|found| found.importance == Importance::Error);
+    rarity::odd_record(line).or_else(|| error().map(|found| found.at))
+}

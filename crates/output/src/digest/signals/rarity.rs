@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 
 use crate::digest::line_shape::{Fnv1a, HashKeyMap, hash};
-use crate::digest::view::ViewLine;
+use crate::digest::view::{ViewLine, hex_dump_text};
 
 use super::blocks::is_accompanying;
 use super::traces::is_frame;
@@ -32,6 +32,13 @@ const WORDS_PER_KIND: usize = 10;
 const WORD_BYTES_MAX: usize = 24;
 /// Lines that a word must have to be a part of a kind, and that a kind must have to be frequent.
 const KIND_LINES: u64 = 3;
+/// Bytes of a line and number of its records from which on it is searched for a record that differs.
+const RECORDS_BYTES: usize = 2_000;
+const RECORDS_MIN: usize = 12;
+/// Letters in a row that make a word in a hex dump, and the part of its lines that may have one: in a dump of text they
+/// say nothing.
+const READABLE_LETTERS: usize = 6;
+const READABLE_PART: usize = 20;
 /// Number of rare kinds before the next frequent one.
 const RARE_PER_FREQUENT: usize = 3;
 
@@ -144,6 +151,26 @@ pub fn unusual(lines: &[ViewLine<'_>]) -> Vec<usize> {
         .enumerate()
         .filter(|(_, line)| is_unusual(line));
     found.map(|(at, _)| at).collect()
+}
+
+/// Lines of a hex dump that show a word among bytes that are mostly no text.
+pub fn readable(lines: &[ViewLine<'_>]) -> Vec<usize> {
+    let mut dumped = 0;
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(text) = hex_dump_text(line.text) else {
+            continue;
+        };
+        dumped += 1;
+        let mut words = text.split(|c: char| !c.is_ascii_alphabetic());
+        if words.any(|word| word.len() >= READABLE_LETTERS) {
+            found.push(at);
+        }
+    }
+    match found.len() * READABLE_PART < dumped {
+        true => found,
+        false => Vec::new(),
+    }
 }
 
 /// First line of each kind of line without a finding, the most telling first: the rare kinds from the end, and among them
@@ -273,6 +300,52 @@ fn json_values(text: &str, mut call: impl FnMut(u64, u64)) {
         let value = &value[..end.unwrap_or(value.len())];
         call(mix(4, hash(&bytes[open..colon])), hash(value));
     }
+}
+
+/// Byte offset of the record in a long line of JSON that differs from all others: by a key or a value that nearly none
+/// of them has.
+pub fn odd_record(line: &str) -> Option<usize> {
+    let begin = line.trim_start();
+    if line.len() < RECORDS_BYTES || !begin.starts_with(['[', '{']) {
+        return None;
+    }
+    let mut starts = vec![line.len() - begin.len()];
+    for at in memchr::memchr_iter(b'{', line.as_bytes()) {
+        if line[..at].trim_end().ends_with(',') && at > 0 {
+            starts.push(at);
+        }
+    }
+    let ends = starts.iter().skip(1).copied().chain([line.len()]);
+    let records: Vec<_> = starts.iter().copied().zip(ends).collect();
+    if records.len() < RECORDS_MIN {
+        return None;
+    }
+    let mut columns: HashKeyMap<Column> = HashKeyMap::default();
+    let mut keys: HashKeyMap<u32> = HashKeyMap::default();
+    for (from, to) in &records {
+        json_values(&line[*from..*to], |column, value| {
+            if columns.len() < COLUMNS_MAX || columns.contains_key(&column) {
+                columns.entry(column).or_default().add(value, 1);
+                *keys.entry(column).or_default() += 1;
+            }
+        });
+    }
+    let few = u32::try_from(records.len() / RECORDS_MIN).unwrap_or(u32::MAX);
+    let mut rarest: Option<(u32, usize)> = None;
+    for (from, to) in &records[1..] {
+        json_values(&line[*from..*to], |column, value| {
+            let Some(known) = columns.get(&column) else {
+                return;
+            };
+            let rare_key = keys.get(&column).copied().filter(|count| *count * 4 < few);
+            if let Some(count) = known.rare(value).or(rare_key)
+                && rarest.is_none_or(|(before, _)| count < before)
+            {
+                rarest = Some((count, *from));
+            }
+        });
+    }
+    rarest.map(|(_, from)| from)
 }
 
 /// Hash of a word in which each number counts as one digit.
