@@ -210,7 +210,7 @@ pub async fn list(client: Client, as_json: bool) -> Result<u8, CliError> {
 fn print_no_machines(fleet: &Value) {
     match fleet["trouble"].is_string() {
         true => print_trouble(fleet),
-        false => outln!("This machine is in no fleet. `abide fleet init` makes one."),
+        false => outln!("This machine is not in a fleet. `abide fleet init` makes one."),
     }
 }
 
