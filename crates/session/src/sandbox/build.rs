@@ -155,12 +155,11 @@ impl Trees {
         let proc = mounts::create("proc", &[], nothing)
             .named(|| "make a /proc of its own".into())
             .map_err(Fault::unavailable)?;
-        let workspace = open_workspace(plan)?;
         let attributes = match plan.mode {
             Mode::ReadOnly => mounts::read_only(),
             Mode::WorkspaceWrite => mounts::harmless(),
         };
-        let workspace = tree(workspace, attributes, || "open the workspace".into())?;
+        let workspace = workspace(plan, attributes)?;
         let mut wanted = plan.write.clone();
         let worktree = match plan.mode {
             Mode::WorkspaceWrite => git::worktree(&plan.workspace.path),
@@ -173,20 +172,20 @@ impl Trees {
                 continue;
             }
             let step = || format!("open '{}'", path.display());
-            let opened = mounts::open_path(&path).named(step)?;
-            write.push((path.clone(), tree(opened, mounts::harmless(), step)?));
+            write.push((path.clone(), tree_at(&path, mounts::harmless(), step)?));
         }
         let mut devices = Vec::new();
         for name in paths::DEVICES {
             let step = || format!("open '/dev/{name}'");
-            let opened = mounts::open_path(&Path::new("/dev").join(name)).named(step)?;
-            devices.push((name, tree(opened, Attributes::MOUNT_ATTR_NOSUID, step)?));
+            let path = Path::new("/dev").join(name);
+            devices.push((name, mounts::clone_tree_at(&path).named(step)?));
         }
         let mut needed_of_run = Vec::new();
         for path in paths::NEEDED_OF_RUN {
-            if let Ok(opened) = mounts::open_path(Path::new(path)) {
+            if let Ok(tree) = mounts::clone_tree_at(Path::new(path)) {
                 let step = || format!("open '{path}'");
-                needed_of_run.push((path, tree(opened, mounts::read_only(), step)?));
+                mounts::set_attributes(&tree, mounts::read_only()).named(step)?;
+                needed_of_run.push((path, tree));
             }
         }
         Ok(Trees {
@@ -203,22 +202,26 @@ impl Trees {
 }
 
 /// Clones a tree and sets its attributes.
-fn tree(of: OwnedFd, attributes: Attributes, step: impl Fn() -> String) -> Result<OwnedFd, Fault> {
-    let tree = mounts::clone_tree(of).named(&step)?;
+fn tree_at(
+    path: &Path,
+    attributes: Attributes,
+    step: impl Fn() -> String,
+) -> Result<OwnedFd, Fault> {
+    let tree = mounts::clone_tree_at(path).named(&step)?;
     mounts::set_attributes(&tree, attributes).named(&step)?;
     Ok(tree)
 }
 
-/// Opens the workspace, and checks that it is still the folder that was resolved.
-fn open_workspace(plan: &Plan) -> Result<OwnedFd, Fault> {
+/// Clones the workspace, and checks that it is still the folder that was resolved.
+fn workspace(plan: &Plan, attributes: Attributes) -> Result<OwnedFd, Fault> {
     let wanted = &plan.workspace;
     let step = || format!("open the workspace '{}'", wanted.path.display());
-    let opened = mounts::open_path(&wanted.path).named(step)?;
-    let found = mounts::identity(&opened).named(step)?;
+    let tree = tree_at(&wanted.path, attributes, step)?;
+    let found = mounts::identity(&tree).named(step)?;
     if found != (wanted.device, wanted.inode) {
         return Err(Fault::refused(step(), "it is no longer the same folder"));
     }
-    Ok(opened)
+    Ok(tree)
 }
 
 /// Attaches everything. Returns the paths below which the command may write, and whether repositories may be missing among
@@ -294,9 +297,7 @@ fn assemble(plan: &Plan, trees: Trees, found: Found) -> Result<(Vec<PathBuf>, bo
 
 /// Attaches a tree over a path.
 pub fn attach(tree: impl AsFd, path: &Path) -> Result<(), Fault> {
-    let step = || format!("mount '{}'", path.display());
-    let over = mounts::open_path(path).named(step)?;
-    mounts::attach(tree, over).named(step)
+    mounts::attach_at(tree, path).named(|| format!("mount '{}'", path.display()))
 }
 
 /// Attaches a tree over a path, which is made if a layer or an empty folder hides it.
@@ -318,8 +319,7 @@ fn attach_making(tree: OwnedFd, path: &Path) -> Result<(), Fault> {
 /// Mounts a path over itself, read-only.
 fn freeze(path: &Path) -> Result<(), Fault> {
     let step = || format!("protect '{}'", path.display());
-    let opened = mounts::open_path(path).named(step)?;
-    let tree = tree(opened, Attributes::MOUNT_ATTR_RDONLY, step)?;
+    let tree = tree_at(path, Attributes::MOUNT_ATTR_RDONLY, step)?;
     attach(tree, path)
 }
 
@@ -362,7 +362,7 @@ fn make_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), Fault> {
         let made = mounts::create(kind, options, attributes).named(step)?;
         attach(made, &root.join(name))?;
     }
-    Ok(())
+    mounts::set_attributes_at(root, Attributes::MOUNT_ATTR_NOSUID).named(step)
 }
 
 /// Makes `/run`: empty, but for what programs need and what holds no sockets.
@@ -438,8 +438,7 @@ fn open_itself(path: &Path, step: impl Fn() -> String) -> Result<OwnedFd, Fault>
 fn protect_worktree(worktree: &git::Worktree) -> Result<(), Fault> {
     let all = worktree.common.join("worktrees");
     let step = || format!("protect '{}'", all.display());
-    let own = mounts::open_path(&worktree.own).named(step)?;
-    let own = mounts::clone_tree(own).named(step)?;
+    let own = mounts::clone_tree_at(&worktree.own).named(step)?;
     freeze(&all)?;
     attach(own, &worktree.own)?;
     for path in paths::PROTECTED_OF_WORKTREE.map(|name| worktree.own.join(name)) {

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -178,7 +178,7 @@ fn private(path: &Path, folder: &Path, plan: &Plan) -> io::Result<Vec<(PathBuf, 
     for place in places.into_iter().filter(|place| place.is_dir()) {
         let source = folder.join("private").join(name(&place));
         make_private_folder(&source)?;
-        let tree = mounts::clone_tree(mounts::open_path(&source)?)?;
+        let tree = mounts::clone_tree_at(&source)?;
         mounts::set_attributes(&tree, mounts::harmless())?;
         made.push((place, tree));
     }
@@ -196,10 +196,7 @@ fn mounts_inside(layered: &[PathBuf], plan: &Plan) -> Result<Vec<(PathBuf, Owned
         }
         let step = || format!("mount '{}'", place.display());
         // A mount of another user, which this one cannot enter.
-        let Ok(opened) = mounts::open_path(&place) else {
-            continue;
-        };
-        let Ok(tree) = mounts::clone_tree(opened.as_fd()) else {
+        let Ok(tree) = mounts::clone_tree_at(&place) else {
             continue;
         };
         mounts::set_attributes(&tree, mounts::read_only()).named(step)?;

@@ -48,6 +48,19 @@ pub fn set_attributes(tree: impl AsFd, attributes: Attributes) -> io::Result<()>
     )
 }
 
+/// Sets attributes of what is mounted at and below a path.
+pub fn set_attributes_at(path: &Path, attributes: Attributes) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    change(
+        CWD,
+        &path,
+        &MountAttr {
+            attr_set: attributes.bits().into(),
+            ..MountAttr::default()
+        },
+    )
+}
+
 /// Makes all mounts of this mount namespace private: nothing is mounted here or elsewhere because of the other.
 pub fn make_private() -> io::Result<()> {
     change(
@@ -113,6 +126,21 @@ pub fn clone_tree(of: impl AsFd) -> io::Result<OwnedFd> {
         | OpenTreeFlags::AT_RECURSIVE
         | OpenTreeFlags::AT_EMPTY_PATH;
     Ok(open_tree(of, c"", flags)?)
+}
+
+/// Clones what is mounted at and below a path, detached.
+pub fn clone_tree_at(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_NO_AUTOMOUNT;
+    Ok(open_tree(CWD, path, flags)?)
+}
+
+/// Attaches a detached tree over a path. Symbolic links are followed.
+pub fn attach_at(tree: impl AsFd, path: &Path) -> io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
+    Ok(move_mount(tree, c"", CWD, path, flags)?)
 }
 
 /// Attaches a detached tree over an open path.
