@@ -152,9 +152,9 @@ export interface LogLines {
 export interface LogMatches {
   /** Line numbers in order. */
   lines: number[];
-  /** `after` of the next page, if there are more. */
+  /** `after` of the next page, if there are more: a byte offset in the log. */
   next?: number;
-  /** True if the search took too long and `total` counts only the lines up to `next`. */
+  /** True if the search took too long and `total` counts only the lines before `next`. */
   stopped: boolean;
   /** Number of matching lines after `after`, including those that are not listed. */
   total: number;

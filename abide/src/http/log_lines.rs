@@ -80,7 +80,7 @@ pub async fn lines(
 pub struct MatchesQuery {
     /// Regular expression.
     pattern: String,
-    /// Line number after which the search begins.
+    /// Place at which the search continues: `next` of the previous page.
     #[serde(default)]
     after: u64,
 }
@@ -100,7 +100,7 @@ pub async fn matches(
             pattern,
             context: 0,
             max_lines: MATCHED_LINES,
-            after: query.after,
+            from: query.after,
             fold_equal: false,
         };
         search::search(&session_log(&view), &search, || SystemClock.mono() >= end)
@@ -108,13 +108,7 @@ pub async fn matches(
     let found = found.await??;
     let lines: Vec<u64> = found.lines.iter().map(|line| line.number).collect();
     let more = found.matches > lines.len() as u64;
-    let last = lines.last().copied().unwrap_or(query.after);
-    let next = match (more, found.stopped) {
-        (true, _) => Some(last),
-        // The line at which the search stopped may have been searched only in part.
-        (false, true) => Some(last.max(found.total.saturating_sub(1))),
-        (false, false) => None,
-    };
+    let next = (more || found.stopped).then_some(found.next);
     Ok(JsonResponse(LogMatches {
         lines,
         total: found.matches,

@@ -40,19 +40,19 @@ pub struct SearchQuery {
     after: Option<String>,
 }
 
-/// Cursor: a session and the last line of its log that was searched.
+/// Cursor: a session and the byte offset in its log at which the search continues.
 struct SearchCursor {
     view: Arc<SessionView>,
-    line: u64,
+    from: u64,
 }
 
 impl SearchCursor {
     fn read(state: &State, requester: &Requester, text: &str) -> Result<Self, Problem> {
         let parts = text.rsplit_once(':');
-        let found = parts.and_then(|(id, line)| {
+        let found = parts.and_then(|(id, from)| {
             let view = requester.session(state, id).ok()?;
-            let line = line.parse().ok()?;
-            Some(SearchCursor { view, line })
+            let from = from.parse().ok()?;
+            Some(SearchCursor { view, from })
         });
         found.ok_or_else(|| pagination::invalid_cursor(text))
     }
@@ -120,18 +120,18 @@ fn search_sessions(
     let mut matches = Vec::new();
     for view in views {
         let cursor = from.as_ref().filter(|from| from.view.id == view.id);
-        let after = cursor.map_or(0, |from| from.line);
-        let next = |line: u64| Some(format!("{}:{line}", view.id));
+        let begin = cursor.map_or(0, |cursor| cursor.from);
+        let next = |offset: u64| Some(format!("{}:{offset}", view.id));
         // The session of the cursor is searched even after the time limit, so that every page makes progress.
         if matches.len() >= most || (late() && cursor.is_none()) {
-            return (matches, next(after));
+            return (matches, next(begin));
         }
         let search = search::Search {
             fold_equal: false,
             pattern: pattern.clone(),
             context: 0,
             max_lines: most - matches.len(),
-            after,
+            from: begin,
         };
         let log = Log::open(&view.folder).with_written(view.bytes());
         let found = match search::search(&log, &search, late) {
@@ -143,7 +143,6 @@ fn search_sessions(
         };
         let mask = Mask::of(handle.secrets(view.id));
         let returned = found.lines.len() as u64;
-        let last = found.lines.last().map(|line| line.number);
         matches.extend(found.lines.iter().map(|line| {
             let text = rendered_rows(&line.text, CHARS).join(" ");
             Match {
@@ -154,13 +153,8 @@ fn search_sessions(
                 machine: None,
             }
         }));
-        if found.matches > returned {
-            return (matches, next(last.unwrap_or(after)));
-        }
-        if found.stopped {
-            // The line at which the search stopped may have been searched only in part.
-            let searched = found.total.saturating_sub(1);
-            return (matches, next(searched.max(last.unwrap_or(after))));
+        if found.matches > returned || found.stopped {
+            return (matches, next(found.next));
         }
     }
     (matches, None)

@@ -80,9 +80,9 @@ pub struct LogMatches {
     pub lines: Vec<u64>,
     /// Number of matching lines after `after`, including those that are not listed.
     pub total: u64,
-    /// `after` of the next page, if there are more.
+    /// `after` of the next page, if there are more: a byte offset in the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
-    /// True if the search took too long and `total` counts only the lines up to `next`.
+    /// True if the search took too long and `total` counts only the lines before `next`.
     pub stopped: bool,
 }

@@ -120,8 +120,9 @@ pub struct Search {
     pub context: usize,
     /// Maximum of matching lines in the result; further ones are counted.
     pub max_lines: usize,
-    /// Line number after which the search begins.
-    pub after: u64,
+    /// Byte offset at which the search begins: lines that begin before it are only counted. Offsets stay valid when
+    /// the quota drops a part of the log, which numbers of lines do not.
+    pub from: u64,
     /// Fold matching lines in a row that show the same text, if no context is wanted.
     pub fold_equal: bool,
 }
@@ -157,6 +158,8 @@ pub struct SearchResult {
     pub total: u64,
     /// Bytes of the log that were searched.
     pub searched: u64,
+    /// [`Search::from`] of a search for what follows the lines in the result.
+    pub next: u64,
     /// Bytes missing from the log.
     pub missing: u64,
     /// True if it was stopped before the end of the log.
@@ -174,7 +177,7 @@ pub fn search(
     while let Some(piece) = pieces.next_within(usize::MAX)? {
         match piece {
             Piece::Chunk(chunk) => {
-                if searcher.feed(&chunk.bytes) && searcher.number > search.after && stop() {
+                if searcher.feed(&chunk.bytes) && stop() {
                     searcher.result.stopped = true;
                     break;
                 }
@@ -202,8 +205,11 @@ pub struct Searcher<'a> {
     buffer: Vec<u8>,
     clean: Vec<u8>,
     result: SearchResult,
-    /// Number of the line at the start of the buffer.
+    /// Offset in the log of the start of the buffer.
+    offset: u64,
+    /// Number of the line at the start of the buffer, and the offset of its begin.
     number: u64,
+    line_begin: u64,
     /// Part of that line: it may have begun in an earlier block.
     part: Part,
     /// Lines before the current one, in case it or the next ones match.
@@ -213,6 +219,8 @@ pub struct Searcher<'a> {
     /// Number of matching lines in the result, and of those that are folded into the one before.
     shown: u64,
     folded: u64,
+    /// Number of the last matching line in the result.
+    last_shown: u64,
 }
 
 impl<'a> Searcher<'a> {
@@ -223,17 +231,21 @@ impl<'a> Searcher<'a> {
             buffer: Vec::with_capacity(BLOCK_SIZE),
             clean: Vec::new(),
             result: SearchResult::default(),
+            offset: 0,
             number: 1,
+            line_begin: 0,
             part: Part::First,
             before: VecDeque::new(),
             after: 0,
             shown: 0,
             folded: 0,
+            last_shown: 0,
         }
     }
 
     /// Adds a chunk of the log. Returns true if a block was searched.
     pub fn feed(&mut self, bytes: &[u8]) -> bool {
+        let bytes = self.count_before_from(bytes);
         self.result.searched += bytes.len() as u64;
         self.buffer.extend_from_slice(bytes);
         if self.buffer.len() < BLOCK_SIZE {
@@ -247,16 +259,49 @@ impl<'a> Searcher<'a> {
     /// Marks missing bytes: what came before is a line of its own.
     pub fn gap(&mut self, bytes: u64) {
         self.result.missing += bytes;
+        let end = self.offset + self.buffer.len() as u64 + bytes;
         if !self.buffer.is_empty() {
             self.buffer.push(b'\n');
+            self.block(self.buffer.len());
+        } else if self.part != Part::First {
+            self.number += 1;
+            self.part = Part::First;
         }
-        self.block(self.buffer.len());
+        (self.offset, self.line_begin) = (end, end);
+    }
+
+    /// Counts the lines before the offset at which the search begins. Returns the bytes behind it.
+    fn count_before_from<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        let before = self.search.from.saturating_sub(self.offset);
+        if before == 0 || !self.buffer.is_empty() {
+            return bytes;
+        }
+        let before = usize::try_from(before).map_or(bytes.len(), |before| before.min(bytes.len()));
+        let (before, rest) = bytes.split_at(before);
+        self.skip(before);
+        self.pass(before);
+        if self.part == Part::More {
+            // A line that begins before that offset is not part of the result.
+            self.part = Part::Found;
+        }
+        rest
+    }
+
+    /// Advances the offsets behind bytes that were searched.
+    fn pass(&mut self, bytes: &[u8]) {
+        if let Some(last) = memrchr(b'\n', bytes) {
+            self.line_begin = self.offset + last as u64 + 1;
+        }
+        self.offset += bytes.len() as u64;
     }
 
     /// Marks the end of the log, and returns the result.
     pub fn finish(mut self) -> SearchResult {
         self.block(self.buffer.len());
         self.result.total = self.number - 1 + u64::from(self.part != Part::First);
+        if self.result.matches == self.shown + self.folded {
+            self.result.next = self.result.next.max(self.line_begin);
+        }
         self.result
     }
 
@@ -267,6 +312,7 @@ impl<'a> Searcher<'a> {
         }
         let raw = std::mem::take(&mut self.buffer);
         let mut clean = std::mem::take(&mut self.clean);
+        let first = self.number;
         if memchr(0x1b, &raw[..end]).is_some() {
             clean.clear();
             tokenizer::strip_escapes(&raw[..end], &mut clean);
@@ -275,6 +321,18 @@ impl<'a> Searcher<'a> {
             self.lines(&raw[..end]);
         }
         self.clean = clean;
+        if let Some(later) = self.last_shown.checked_sub(first) {
+            let mut ends = memchr_iter(b'\n', &raw);
+            let begin = match later.checked_sub(1) {
+                None => self.line_begin,
+                Some(skipped) => {
+                    let end = ends.nth(usize::try_from(skipped).unwrap_or(usize::MAX));
+                    self.offset + end.map_or(0, |end| end as u64 + 1)
+                }
+            };
+            self.result.next = begin + 1;
+        }
+        self.pass(&raw[..end]);
         self.buffer = raw;
         self.buffer.drain(..end);
     }
@@ -329,7 +387,7 @@ impl<'a> Searcher<'a> {
     }
 
     fn matched(&mut self, text: &[u8], place: usize) {
-        if self.part == Part::Found || self.number <= self.search.after {
+        if self.part == Part::Found {
             return;
         }
         self.result.matches += 1;
@@ -351,6 +409,7 @@ impl<'a> Searcher<'a> {
             return;
         }
         self.shown += 1;
+        self.last_shown = self.number;
         self.result.lines.extend(self.before.drain(..));
         self.result.lines.push(line);
         self.after = self.search.context;
@@ -466,184 +525,4 @@ fn char_start(text: &[u8], mut at: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn find(pattern: &str, context: usize, chunks: &[&[u8]]) -> SearchResult {
-        let search = Search {
-            pattern: Pattern::new(pattern).unwrap(),
-            context,
-            max_lines: 1_000,
-            after: 0,
-            fold_equal: false,
-        };
-        let mut searcher = Searcher::new(&search);
-        for chunk in chunks {
-            searcher.feed(chunk);
-        }
-        searcher.finish()
-    }
-
-    fn summary(result: &SearchResult) -> Vec<String> {
-        let sign = |line: &Line| if line.matches { ':' } else { '-' };
-        result
-            .lines
-            .iter()
-            .map(|line| {
-                format!(
-                    "{}{}{}",
-                    line.number,
-                    sign(line),
-                    String::from_utf8_lossy(&line.text)
-                )
-            })
-            .collect()
-    }
-
-    #[test]
-    fn matches_have_line_numbers_and_context() {
-        let log = b"one\r\ntwo\r\n\x1b[31mthree\x1b[0m\r\nfour\r\nfive\r\nthree again\nlast";
-        assert_eq!(summary(&find("^three$", 0, &[log])), ["3:three"]);
-        let result = find("three", 1, &[log]);
-        let wanted = [
-            "2-two",
-            "3:three",
-            "4-four",
-            "5-five",
-            "6:three again",
-            "7-last",
-        ];
-        assert_eq!(summary(&result), wanted);
-        assert_eq!((result.matches, result.total), (2, 7));
-        assert_eq!(summary(&find("last", 0, &[log])), ["7:last"]);
-        assert_eq!(summary(&find("^$", 0, &[b"a\n\nb\n"])), ["2:"]);
-        assert_eq!(find("nothing like it", 3, &[log]).lines, []);
-    }
-
-    #[test]
-    fn match_does_not_span_lines() {
-        let log = b"a\nb\nab\n";
-        assert_eq!(summary(&find(r"a\s*b", 0, &[log])), ["3:ab"]);
-        assert_eq!(summary(&find(r"\Ab\z", 0, &[log])), ["2:b"]);
-        assert_eq!(find("[^x]+", 0, &[log]).matches, 3);
-    }
-
-    #[test]
-    fn matches_beyond_max_lines_are_counted() {
-        let search = Search {
-            pattern: Pattern::new("x").unwrap(),
-            context: 1,
-            max_lines: 2,
-            after: 0,
-            fold_equal: false,
-        };
-        let mut searcher = Searcher::new(&search);
-        searcher.feed(&b"x\n".repeat(1_000));
-        let result = searcher.finish();
-        assert_eq!((result.lines.len(), result.matches), (2, 1_000));
-    }
-
-    #[test]
-    fn equal_matches_in_a_row_are_folded() {
-        let log = b"retry\nok\nretry\nretry\nretry 2\nretry\n";
-        let search = |context: usize| {
-            let search = Search {
-                pattern: Pattern::new("retry").unwrap(),
-                context,
-                max_lines: 100,
-                after: 0,
-                fold_equal: true,
-            };
-            let mut searcher = Searcher::new(&search);
-            searcher.feed(log);
-            searcher.finish()
-        };
-        let result = search(0);
-        let folded: Vec<_> = result.lines.iter().map(|l| (l.number, l.equal)).collect();
-        assert_eq!(folded, [(1, Some((4, 2))), (5, None), (6, None)]);
-        assert_eq!((result.matches, result.total), (5, 6));
-        let result = search(1);
-        assert!(result.lines.iter().all(|line| line.equal.is_none()));
-    }
-
-    #[test]
-    fn lines_up_to_after_are_skipped() {
-        let search = Search {
-            pattern: Pattern::new("x").unwrap(),
-            context: 0,
-            max_lines: 2,
-            after: 3,
-            fold_equal: false,
-        };
-        let mut searcher = Searcher::new(&search);
-        searcher.feed(&b"x\n".repeat(6));
-        let result = searcher.finish();
-        assert_eq!(summary(&result), ["4:x", "5:x"]);
-        assert_eq!((result.matches, result.total), (3, 6));
-    }
-
-    #[test]
-    fn line_longer_than_a_block_is_returned_once_and_shortened() {
-        let mut log = b"x".repeat(3 * BLOCK_SIZE);
-        log.extend_from_slice(b"needle");
-        log.extend(b"y".repeat(2 * BLOCK_SIZE));
-        log.extend_from_slice(b"needle\nnext needle\n");
-        let chunks: Vec<&[u8]> = log.chunks(10_000).collect();
-        let result = find("needle", 0, &chunks);
-        assert_eq!(result.matches, 2);
-        assert_eq!(result.total, 2);
-        assert_eq!(result.lines[0].number, 1);
-        assert!(result.lines[0].text.len() <= MAX_LINE_BYTES);
-        assert!(
-            result.lines[0]
-                .text
-                .windows(6)
-                .any(|part| part == b"needle")
-        );
-        assert_eq!(result.lines[1].number, 2);
-    }
-
-    #[test]
-    fn invalid_pattern_is_refused_with_its_position() {
-        let refused = |pattern: &str| Pattern::new(pattern).unwrap_err().to_string();
-        assert_eq!(refused("ab(c"), "unclosed group, at character 3");
-        assert_eq!(refused("é[z-a]").split(", at").nth(1), Some(" character 3"));
-        assert!(refused(r"(\w{500}){500}").contains("bytes when compiled"));
-        assert!(refused(&"a".repeat(5_000)).contains("5000"));
-        assert!(refused(&"(".repeat(200)).contains("at character"));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
-        #[test]
-        fn search_finds_what_matching_every_line_finds(
-            lines in prop::collection::vec("[ab\u{1b}\\[m]{0,6}\r?", 0..40),
-            pattern in prop::sample::select(vec!["a", "ab", "^b", "a$", "^$", r"a\s*b", "[^a]", "a|b", r"\bab"]),
-            context in 0usize..3,
-            cut in 1usize..50,
-        ) {
-            let log = lines.join("\n").into_bytes();
-            let chunks: Vec<&[u8]> = log.chunks(cut).collect();
-            let result = find(pattern, context, &chunks);
-            let whole = Pattern::new(pattern).unwrap();
-            let mut clean = Vec::new();
-            tokenizer::strip_escapes(&log, &mut clean);
-            let mut all: Vec<&[u8]> = clean.split(|b| *b == b'\n').map(without_end).collect();
-            if clean.is_empty() || clean.ends_with(b"\n") {
-                all.pop();
-            }
-            let hits: Vec<usize> = (0..all.len()).filter(|at| whole.matches(all[*at])).collect();
-            let near = |at: &usize| hits.iter().any(|hit| hit.abs_diff(*at) <= context);
-            let wanted: Vec<(u64, bool, &[u8])> = (0..all.len())
-                .filter(near)
-                .map(|at| (at as u64 + 1, hits.contains(&at), all[at]))
-                .collect();
-            let got: Vec<(u64, bool, &[u8])> =
-                result.lines.iter().map(|line| (line.number, line.matches, &line.text[..])).collect();
-            prop_assert_eq!(got, wanted);
-            prop_assert_eq!(result.total, all.len() as u64);
-        }
-    }
-}
+mod tests;

@@ -47,7 +47,7 @@ impl ActionRunner {
             pattern: search.pattern,
             context: search.context,
             max_lines: search.most,
-            after: 0,
+            from: 0,
             fold_equal: true,
         };
         let work = move || {
