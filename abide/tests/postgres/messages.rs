@@ -180,7 +180,8 @@ fn message_of_an_adopted_timer_stays_deliverable_when_its_conversation_connects(
     front.stdin(Stdio::piped()).stdout(Stdio::null());
     let mut front = front.spawn().expect("a front");
     look_for("a heartbeat that names the agent", || {
-        let named = "SELECT count(*) FROM abide.machine WHERE name = 'two' AND agents = ARRAY['ann']";
+        let named =
+            "SELECT count(*) FROM abide.machine WHERE name = 'two' AND agents = ARRAY['ann']";
         (server.sql(named) == "1").then_some(())
     });
     let before = heartbeat();

@@ -30,6 +30,36 @@ fn lines_are_read_once_and_again_by_cursor() {
 }
 
 #[test]
+fn number_that_is_no_cursor_is_refused() {
+    with_engine(|engine| async move {
+        let session = engine
+            .start(
+                "printf 'first\\nsecond\\nthird'; sleep 100",
+                json!({"pty": false}),
+            )
+            .await;
+        session.until("third").await;
+        for since in ["2", "9", "14"] {
+            let refused = session.act("read_output", json!({"since": since})).await;
+            assert!(
+                refused.text.contains("must be a cursor"),
+                "{}",
+                refused.text
+            );
+        }
+        for (since, text) in [("6", "[stdout] second"), ("13", "[stdout] third")] {
+            let read = session.act("read_output", json!({"since": since})).await;
+            assert_eq!(lines(&read)[0], text);
+            // Its own cursor is within the last line, and says so.
+            let next = json!({"since": fact(&read, "cursor")});
+            let nothing = session.act("read_output", next).await;
+            assert_eq!(nothing.text, "No output available");
+        }
+        session.kill().await;
+    });
+}
+
+#[test]
 fn cursor_beyond_the_end_reads_from_the_end() {
     with_engine(|engine| async move {
         let session = engine

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use abide_api::arguments::{ReadOutputArgs, TextOrNumber};
-use abide_api::{ActionResult, Activity};
+use abide_api::{ActionResult, Activity, ErrorCode};
 use abide_core::terminal_wait::TerminalWait;
 use abide_core::{Millis, limit};
 use abide_engine::clock::SystemClock;
@@ -14,7 +14,8 @@ use abide_session::daemon_record::OpenRecord;
 use super::reading::Reading;
 use super::tail::Found;
 use super::{
-    ActionRunner, AfterSend, BadInput, FinishedAction, FinishedCall, SessionRef, unreadable,
+    ActionError, ActionRunner, AfterSend, BadInput, FinishedAction, FinishedCall, SessionRef,
+    unreadable,
 };
 use crate::tools::args::pattern;
 use crate::tools::position::CallerPosition;
@@ -64,6 +65,17 @@ impl ActionRunner {
         let position = self.position(&view, &record);
         let from = read.since.unwrap_or(position);
         let mut reading = self.reading(&view);
+        if let Some(since) = read.since
+            && reading.is_within_line(since).map_err(unreadable)?
+        {
+            return Err(ActionError::Refused(
+                ErrorCode::BadInput,
+                format!(
+                    "`since` must be a cursor from an earlier result; \"{since}\" is none of this session. \
+                     A line number is no cursor: use action `search` for lines by number, or since=\"0\" for all."
+                ),
+            ));
+        }
         let now = SystemClock.mono();
         let found = match &read.until {
             Some(pattern) => {

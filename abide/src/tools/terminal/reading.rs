@@ -12,7 +12,7 @@ use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::keepers::{Follower, LogProgress};
 use abide_engine::search::Pattern;
 use abide_session::folder;
-use abide_session::log::Log;
+use abide_session::log::{Log, Piece};
 
 use super::tail::{Found, Tail, TailLimits};
 use crate::tools::report;
@@ -95,6 +95,20 @@ impl Reading {
         } else {
             from
         })
+    }
+
+    /// Returns whether a cursor is in the middle of a line, which no reader was given: a cursor stands behind a newline
+    /// or names the line that it is within.
+    pub fn is_within_line(&self, cursor: Cursor) -> io::Result<bool> {
+        let Some(before) = cursor.offset().checked_sub(1) else {
+            return Ok(false);
+        };
+        let page = self.log.read(before, 1)?;
+        let is_in_line = match page.pieces.first() {
+            Some(Piece::Chunk(chunk)) => !chunk.bytes.starts_with(b"\n"),
+            Some(Piece::Gap { .. }) | None => false,
+        };
+        Ok(is_in_line && cursor == Cursor::at(cursor.offset()))
     }
 
     /// Number of bytes written, including those that are missing from the log.
