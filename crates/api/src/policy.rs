@@ -156,7 +156,6 @@ pub struct AuditLine {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub added: Vec<String>,
     /// Hash of the line before this one. Empty: this is the first line of the log.
-    #[serde(default)]
     pub previous: String,
 }
 
