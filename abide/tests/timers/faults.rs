@@ -245,6 +245,41 @@ fn s4_g12_many_clients_are_all_answered() {
 }
 
 #[test]
+fn m6_daemon_without_descriptors_loses_no_session() {
+    use std::os::unix::process::CommandExt;
+    const SESSIONS: usize = 40;
+    let abide = Abide::started();
+    let start = json!({"action": "start", "command": "sleep 1000", "pty": false});
+    for _ in 0..SESSIONS {
+        call(&abide, "terminal_session", start.clone());
+    }
+    abide.kill_daemon();
+    let few = rustix::process::Rlimit {
+        current: Some(SESSIONS as u64),
+        maximum: Some(SESSIONS as u64),
+    };
+    let mut status = abide.command(["status"]);
+    // SAFETY: only one system call is made between fork and exec.
+    unsafe {
+        status.pre_exec(move || {
+            let set = rustix::process::setrlimit(rustix::process::Resource::Nofile, few);
+            set.map_err(std::io::Error::from)
+        });
+    }
+    // This daemon cannot reach all keepers, and may not get further than that.
+    status.output().expect("abide runs");
+    let pid = abide.daemon_pid().expect("a daemon took the lock");
+    let exe = fs::read_link(format!("/proc/{pid}/exe"));
+    if exe.is_ok_and(|exe| exe.ends_with("abide")) {
+        let daemon = Process::on(pid);
+        daemon.kill();
+        daemon.wait_gone();
+    }
+    abide.start();
+    assert_eq!(abide.running_ids().len(), SESSIONS);
+}
+
+#[test]
 fn m6_daemon_without_descriptors_recovers() {
     let abide = Abide::started();
     let pid = abide.pid();

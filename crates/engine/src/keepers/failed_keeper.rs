@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_core::{End, Event, SessionId};
+use abide_core::{End, Event, SessionId, Wall};
 use rustix::process::Signal;
 
 use super::connection::{KeeperConnection, Lifecycle};
@@ -89,6 +89,25 @@ async fn end_without_keeper(keepers: &Keepers, session: SessionId) {
     let _ = keepers.events.send(event).await;
 }
 
+/// Ends what is left of a running session whose keeper is gone, and reports its ending.
+pub(super) async fn end_lost(
+    keepers: &Keepers,
+    session: SessionId,
+    seen: Option<Wall>,
+    forced: Option<End>,
+) {
+    let folder = keepers.folder(session);
+    let lost = move || recovery::record_lost_ending(&folder, seen, forced);
+    if let Ok((ending, empty)) = tokio::task::spawn_blocking(lost).await {
+        let ended = Event::Exited {
+            session,
+            ending,
+            empty,
+        };
+        let _ = keepers.events.send(ended).await;
+    }
+}
+
 /// Handles the exit of a keeper.
 pub(super) async fn keeper_gone(
     keepers: &Arc<Keepers>,
@@ -103,16 +122,7 @@ pub(super) async fn keeper_gone(
     let ran = life.started || meta.is_some();
     if ran && !life.ended {
         let forced = *lock(&connection.forced_end);
-        let now = SystemClock.now().wall;
-        let lost = move || recovery::record_lost_ending(&folder, Some(now), forced);
-        if let Ok((ending, empty)) = tokio::task::spawn_blocking(lost).await {
-            let ended = Event::Exited {
-                session: id,
-                ending,
-                empty,
-            };
-            let _ = keepers.events.send(ended).await;
-        }
+        end_lost(keepers, id, Some(SystemClock.now().wall), forced).await;
     } else if ran && life.empty {
         meta.iter().for_each(tree::discard_group);
     } else if ran {

@@ -12,7 +12,8 @@ use abide_core::session::{Ending, Phase, Session, StartedBy};
 use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, SessionName, Wall};
 use abide_output::secret_fingerprints::SecretFingerprints;
 
-use super::{Keepers, RecoveredDetails, RecoveredSession, hello};
+use super::{Keepers, RecoveredDetails, RecoveredSession, failed_keeper, hello};
+use crate::clock::pause;
 use crate::socket;
 use abide_session::daemon_record::{ChangedLimits, DaemonRecord};
 use abide_session::folder::{self, EndingFile, Meta, MetaState};
@@ -22,6 +23,8 @@ use abide_session::{cgroup, tree};
 
 /// Time for a keeper to greet after a connection.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
+/// Time between two attempts to reach a keeper that may be alive.
+const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads all session directories, and connects to the keepers that are alive.
 pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<RecoveredSession> {
@@ -123,19 +126,14 @@ fn damaged_session(
         Some(EndingFile::Ended(exited)) => Some(Ending::from(&exited)),
         Some(EndingFile::Failed { .. }) | None => None,
     };
-    let phase = match (keepers.connect(id), known) {
-        (Ok(stream), known) => {
-            keepers.adopt(id, stream, false);
-            match known {
-                Some(ending) => Phase::Leftover { ending },
-                None => Phase::Running {
-                    quiet_since: Mono(0),
-                    ending: None,
-                },
-            }
-        }
-        (Err(_), Some(ending)) => Phase::Ended { ending },
-        (Err(_), None) => Phase::Ended {
+    let phase = match (adopt(keepers, id), known) {
+        (true, Some(ending)) => Phase::Leftover { ending },
+        (true, None) => Phase::Running {
+            quiet_since: Mono(0),
+            ending: None,
+        },
+        (false, Some(ending)) => Phase::Ended { ending },
+        (false, None) => Phase::Ended {
             ending: Ending {
                 exit: None,
                 end: End::Lost,
@@ -152,8 +150,9 @@ fn damaged_session(
 
 /// True if the session in a directory has a keeper. Waits until the keeper has greeted.
 fn has_living_keeper(path: &Path) -> bool {
-    let Ok(mut stream) = socket::connect(&path.join(folder::CTL)) else {
-        return false;
+    let mut stream = match socket::connect(&path.join(folder::CTL)) {
+        Ok(stream) => stream,
+        Err(e) => return !is_gone(&e),
     };
     let _ = stream.set_read_timeout(Some(GREETING_LIMIT));
     // If the keeper exits at this moment, the read below fails.
@@ -202,27 +201,59 @@ fn phase(
         }
         _ => {}
     }
-    match (keepers.connect(id), known) {
-        (Ok(stream), known) => {
-            keepers.adopt(id, stream, false);
-            match known {
-                Some(EndingFile::Ended(exited)) => Phase::Leftover {
-                    ending: Ending::from(&exited),
-                },
-                _ => Phase::Running {
-                    quiet_since: Mono(0),
-                    ending: None,
-                },
-            }
-        }
-        (Err(_), Some(EndingFile::Ended(exited))) => {
+    match (adopt(keepers, id), known) {
+        (true, Some(EndingFile::Ended(exited))) => Phase::Leftover {
+            ending: Ending::from(&exited),
+        },
+        (true, _) => Phase::Running {
+            quiet_since: Mono(0),
+            ending: None,
+        },
+        (false, Some(EndingFile::Ended(exited))) => {
             ended_phase(Ending::from(&exited), tree::end_orphans(meta))
         }
-        (Err(_), _) => {
+        (false, _) => {
             let (ending, empty) = record_lost_ending(path, None, None);
             ended_phase(ending, empty)
         }
     }
+}
+
+/// Connects to the keeper of a session; false: the keeper is gone. A keeper that cannot be reached for another reason,
+/// such as too many open files, may well be alive: the connection is tried again until it is made or the keeper is gone.
+fn adopt(keepers: &Arc<Keepers>, id: SessionId) -> bool {
+    match keepers.connect(id) {
+        Ok(stream) => keepers.adopt(id, stream, false),
+        Err(e) if is_gone(&e) => return false,
+        Err(e) => {
+            tracing::error!("the keeper of {id} cannot be reached, which is tried again: {e}");
+            tokio::spawn(connect_later(keepers.clone(), id));
+        }
+    }
+    true
+}
+
+/// True if a connection failed because no keeper listens.
+fn is_gone(fault: &std::io::Error) -> bool {
+    matches!(
+        fault.kind(),
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused
+    )
+}
+
+async fn connect_later(keepers: Arc<Keepers>, id: SessionId) {
+    loop {
+        tokio::select! {
+            () = keepers.shutdown.cancelled() => return,
+            () = pause(CONNECT_PAUSE) => {}
+        }
+        match keepers.connect(id) {
+            Ok(stream) => return keepers.adopt(id, stream, false),
+            Err(e) if is_gone(&e) => break,
+            Err(_) => {}
+        }
+    }
+    failed_keeper::end_lost(&keepers, id, None, None).await;
 }
 
 /// Session state from its record. Details that only lists show are kept in `keepers`.
