@@ -280,7 +280,7 @@ impl Front {
         let lines = state.replay();
         link.write_all(&lines)?;
         state.link = Some(link);
-        // Replaying forgets requests that were cancelled meanwhile, which may complete a batch.
+        // A cancellation without a connection may have completed a batch.
         let mut out = Vec::new();
         state.batches.finish(&mut out);
         state.writing = !out.is_empty();

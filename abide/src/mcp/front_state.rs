@@ -213,10 +213,9 @@ impl FrontState {
         });
         self.ignored_answer = opening.as_ref().map(|opening| opening.id.clone());
         let sent = |line: &&PendingRequest| line.replay != ReplayState::Suspected;
-        let cancelled = std::mem::take(&mut self.cancelled);
         let unanswered = || self.unanswered.iter().filter(sent);
         let replayed = || {
-            let cancelled = cancelled.iter().map(|(request, _)| request);
+            let cancelled = self.cancelled.iter().map(|(request, _)| request);
             opening.iter().chain(unanswered()).chain(cancelled)
         };
         self.hello.replayed = replayed().map(|line| line.number).collect();
@@ -230,12 +229,8 @@ impl FrontState {
         if !self.unanswered.is_empty() {
             lines.extend_from_slice(replay_suspects::check_line().as_bytes());
         }
-        let cancellations = cancelled.into_iter().map(|(_, line)| line);
-        lines.extend(
-            cancellations
-                .chain(std::mem::take(&mut self.queued))
-                .flatten(),
-        );
+        lines.extend(self.cancelled.iter().flat_map(|(_, line)| line));
+        lines.extend(std::mem::take(&mut self.queued).into_iter().flatten());
         self.hello.connection += 1;
         self.alive = false;
         lines
@@ -345,7 +340,7 @@ mod tests {
 
     const CHECK: &str = "!check";
     #[test]
-    fn cancellation_is_replayed_after_its_request_and_both_are_forgotten() {
+    fn cancellation_is_replayed_after_its_request_until_it_is_confirmed() {
         let mut state = state();
         // The connection takes the lines, but the daemon is gone before it reads them.
         let (ours, _daemon) = UnixStream::pair().unwrap();
@@ -355,7 +350,10 @@ mod tests {
             send_line(&mut state, line);
         }
         let lines = vec![OTHER.into(), CALL.into(), CHECK.into(), cancelled.into()];
+        assert_eq!(replayed(&mut state), (vec![1, 0], 2, lines.clone()));
+        // The daemon was gone before it read them again.
         assert_eq!(replayed(&mut state), (vec![1, 0], 2, lines));
+        state.take_control(b"!cancelled 0\n");
         assert_eq!(
             replayed(&mut state),
             (vec![1], 2, vec![OTHER.into(), CHECK.into()])

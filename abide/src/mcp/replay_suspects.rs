@@ -95,6 +95,11 @@ impl FrontState {
                 ReplayState::Suspected | ReplayState::Settled => {}
             }
         }
+        // A request that nobody waits for is not worth another daemon.
+        (self.cancelled).retain_mut(|(request, _)| {
+            request.stops += 1;
+            request.stops < SUSPECT_AFTER
+        });
         let too_often = |line: &mut PendingRequest| line.stops >= STOP_LIMIT;
         let given_up: Vec<PendingRequest> = self.unanswered.extract_if(.., too_often).collect();
         for line in given_up {
