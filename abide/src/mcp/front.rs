@@ -32,6 +32,10 @@ use abide_engine::secret;
 const ATTEMPTS: [u64; 7] = [0, 50, 100, 250, 500, 1_000, 2_000];
 /// Limit on connections in a row that break before the daemon has sent a line.
 const BREAK_LIMIT: usize = 5;
+/// Limit on attempts of a front without requests to reach the next daemon, and the milliseconds between two of them after the
+/// first ones. Together about a minute; the pause is shorter than the time after which its conversation counts as ended.
+const IDLE_ATTEMPTS: usize = 30;
+const IDLE_PAUSE: u64 = 2_000;
 /// Time to wait for each further answer at the end of input. A client that only wrote to a pipe and closed it
 /// gets its answers unless they take long; a client that is gone loses nothing, and clients that terminate
 /// the front wait longer than this.
@@ -233,17 +237,18 @@ impl Front {
     // ---- from the daemon to the client
 
     /// Connects, forwards answers until the connection breaks, and reconnects while requests are pending.
-    /// With no pending request the thread waits for the next one: a daemon that was stopped is not
-    /// restarted without need.
+    /// With no pending request the thread connects to the next daemon that runs, so that the conversation does not end,
+    /// or waits for a request: a daemon that was stopped is not restarted without need.
     fn forward_answers(&self) {
         let mut breaks = 0;
+        let mut idle_attempts = 0;
+        let mut found = None;
         loop {
-            match self.connect(breaks) {
+            match found.take().map_or_else(|| self.connect(breaks), Ok) {
                 Ok(link) => {
-                    breaks = if self.forward_from(link) {
-                        0
-                    } else {
-                        breaks + 1
+                    (breaks, idle_attempts) = match self.forward_from(link) {
+                        true => (0, 0),
+                        false => (breaks + 1, idle_attempts),
                     };
                     self.connection_lost();
                     if breaks >= BREAK_LIMIT {
@@ -253,9 +258,31 @@ impl Front {
                 }
                 Err(e) => self.give_up(&e.to_string()),
             }
-            let idle = |state: &mut FrontState| state.pending() == 0;
-            drop(self.changed.wait_while(self.state(), idle));
+            while found.is_none() && idle_attempts < IDLE_ATTEMPTS && self.is_idle() {
+                let pause = ATTEMPTS.get(idle_attempts).unwrap_or(&IDLE_PAUSE);
+                idle_attempts += 1;
+                found = self.connect_while_idle(Duration::from_millis(*pause));
+            }
+            if found.is_none() {
+                let idle = |state: &mut FrontState| state.pending() == 0;
+                drop(self.changed.wait_while(self.state(), idle));
+            }
         }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.state().pending() == 0
+    }
+
+    /// Waits, and connects to a daemon that runs then. `None`: there is none, or a request came.
+    fn connect_while_idle(&self, pause: Duration) -> Option<UnixStream> {
+        let idle = |state: &mut FrontState| state.pending() == 0;
+        drop(self.changed.wait_timeout_while(self.state(), pause, idle));
+        if !self.is_idle() {
+            return None;
+        }
+        let link = connect::connect_started(&self.paths, DaemonSocket::Mcp);
+        link.and_then(|link| self.replay_state(link)).ok()
     }
 
     /// Connects with retries and back-off. The more connections broke before, the longer the first delay.

@@ -311,6 +311,29 @@ fn told(client: &mut Client, method: &str) -> Value {
 }
 
 #[test]
+fn idle_front_connects_to_the_next_daemon_and_starts_none() {
+    let abide = configured("");
+    let mut client = Client::start(&abide, &[]);
+    let due = client.mission(&abide, "go on", json!({}));
+    let front = client.child.id();
+    let is_connected = || {
+        let files = fs::read_dir(format!("/proc/{front}/fd")).expect("its open files");
+        let mut targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+        targets.any(|target| target.to_string_lossy().starts_with("socket:"))
+    };
+    abide.kill_daemon();
+    look_for("the loss", || (!is_connected()).then_some(()));
+    let none = abide.request("GET", "/v1/timers", &Value::Null);
+    assert!(none.is_none(), "the front started a daemon");
+    abide.start();
+    look_for("the connection", || is_connected().then_some(()));
+    come_due(&due);
+    let received = told(&mut client, "notifications/message");
+    let text = received["data"]["text"].as_str().expect("a text");
+    assert!(text.contains("Mission: go on"), "{received}");
+}
+
+#[test]
 fn notification_does_not_mark_a_message_as_seen() {
     let abide = configured("");
     let mut client = Client::start(&abide, &[]);
