@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use abide_core::Conversation;
+use abide_core::policy::Choice;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -52,6 +53,16 @@ enum Endpoint {
     Daemon { paths: Paths, program: PathBuf },
     /// Engine inside this process.
     InProcess(Router),
+}
+
+/// What a person is told if a daemon went away while it took an answer that adds a rule.
+const RULE_UNKNOWN: &str =
+    "the answer counts, but its rule may be missing; `abide policy list` shows the rules";
+
+/// True for the answers that add a rule, or a name of the allowlist.
+fn adds_rule(word: &str) -> bool {
+    let word = word.trim().to_lowercase();
+    !(word == "yes" || word == Choice::Once.as_str() || word.starts_with("no"))
 }
 
 /// Reason why a request has no answer.
@@ -216,7 +227,8 @@ impl Client {
     }
 
     /// Answers a question, with `yes` or `no` or in the words that it offers. If a daemon goes away meanwhile, it may
-    /// have taken the answer; the next one then refuses because of this same answer, which counts as success.
+    /// have taken the answer; the next one then refuses because of this same answer, which counts as success. Only a rule
+    /// that the answer adds may be missing then: it is written after the answer counts.
     pub async fn answer(&self, question: &str, word: &str) -> Result<Value, ClientError> {
         let path = format!("/v1/questions/{question}/answer");
         let body = json!({"answer": word});
@@ -229,7 +241,10 @@ impl Client {
                 Err(ClientError::Refused { closing, .. })
                     if attempts > 1 && closing.as_deref() == Some(taken) =>
                 {
-                    return Ok(json!({"question_id": question, "answer": word}));
+                    return match adds_rule(word) {
+                        false => Ok(json!({"question_id": question, "answer": word})),
+                        true => Err(ClientError::Broken(RULE_UNKNOWN.into())),
+                    };
                 }
                 answer => return answer,
             }

@@ -444,8 +444,22 @@ pub(crate) fn show_held_question(handle: &Handle, context: &Context, request: &m
     }
 }
 
-/// Gives the answer of a person to the engine, and keeps the rules that it adds. `by` is the channel of the answer.
+/// Gives the answer of a person to the engine, and keeps the rules that it adds. `by` is the channel of the answer. Both are
+/// done to the end, also if the caller goes away meanwhile.
 pub(crate) async fn answer(
+    handle: &Handle,
+    caller: Caller,
+    question: QuestionId,
+    given: GivenAnswer,
+    by: &'static str,
+) -> Result<(), AnswerFault> {
+    let handle = handle.clone();
+    let answered =
+        tokio::spawn(async move { answer_now(&handle, caller, question, given, by).await });
+    answered.await.unwrap_or(Err(AnswerFault::Stopping))
+}
+
+async fn answer_now(
     handle: &Handle,
     caller: Caller,
     question: QuestionId,

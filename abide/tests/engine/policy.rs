@@ -1,10 +1,13 @@
 //! Policy: commands of agents are refused, asked about or held before they are started.
 
+use abide::client::Client;
+use abide::http;
 use abide::tools::{self, ToolStep};
 use abide_api::AuditLine;
 use abide_core::policy::Choice;
 use abide_core::request::Caller;
-use abide_core::{Answer, Asking, Outcome, QuestionId, Request};
+use abide_core::{Answer, Asking, Outcome, QuestionId, Request, Wall};
+use abide_engine::config::Paths;
 use serde_json::{Value, json};
 
 use crate::{Engine, with_engine};
@@ -171,6 +174,41 @@ fn command_runs_in_the_same_call_after_a_yes() {
             assert!(made.exists(), "{tool}");
             std::fs::remove_file(&made).expect("a file");
         }
+    });
+}
+
+#[test]
+fn rule_of_always_is_written_though_the_person_has_gone() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        let arguments = json!({"command": format!("touch {}", engine.path("made").display())});
+        let (question, mut call) = asked(&engine, "shell", arguments).await;
+        let daemon = http::Daemon {
+            started_at: Wall(0),
+            paths: Paths::under(&engine.path("abide")),
+            tcp: http::Tcp::Off,
+        };
+        let routes = http::router(http::State::new(engine.handle.clone(), daemon));
+        let person = Client::in_process(routes, None).of_person();
+        let id = question.to_string();
+        let mut answered = Box::pin(person.answer(&id, "always"));
+        // The answer is in the audit log before it is given to the engine.
+        let is_given = || {
+            let entries = engine.handle.audit().read(0, 100);
+            entries.iter().any(|entry| entry.event == "answered")
+        };
+        while !is_given() {
+            tokio::select! {
+                biased;
+                early = &mut answered => panic!("answered without waiting for the engine: {early:?}"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        drop(answered);
+        let result = call.to_result().await.expect("a result");
+        assert_eq!(result.to_fields()["status"], "SUCCESS", "{}", result.text);
+        let rules = std::fs::read_to_string(engine.handle.policy().remembered_file());
+        assert!(rules.is_ok_and(|rules| rules.contains("touch")));
     });
 }
 
