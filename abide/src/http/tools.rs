@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 
 use abide_api::{PublishedTool, PublishedTools};
-use abide_core::Asking;
+use abide_core::{Asking, Millis};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, header};
@@ -138,6 +138,7 @@ pub(super) fn context(
         env,
         asking: Asking::Elsewhere,
         standby: requester::standby(headers)?,
+        waited: Millis(0),
         request_key: requester::text(headers, headers::KEY_HEADER)?
             .map(|key| format!("http:{key}")),
         conversation: requester::conversation(headers)?,

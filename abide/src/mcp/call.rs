@@ -113,6 +113,7 @@ pub async fn run(
             cx.meta.get_progress_token().is_some(),
             |name| origin.var(name),
         ),
+        waited: (cx.request.forwarded).map_or(Millis(0), |forwarded| forwarded.age),
         request_key: request_key(&origin, &cx.request),
         conversation,
         client: match &origin.transport {
@@ -124,6 +125,7 @@ pub async fn run(
         session_name: None,
         files_before: BTreeMap::new(),
     };
+    let waited = context.waited;
     // A call that can return to ask seals its arguments, so they are needed again after `begin` has consumed them.
     let sealed_arguments =
         matches!(cx.client.ask_method, Some(AskMethod::ReturnCall)).then(|| arguments.clone());
@@ -154,7 +156,7 @@ pub async fn run(
         arguments: sealed_arguments.unwrap_or_default(),
         rounds,
         call,
-        began: SystemClock.mono(),
+        began: Mono(SystemClock.mono().0.saturating_sub(waited.0)),
         elicitation: None,
         shown_time: Millis(0),
         answered_question: None,
@@ -185,8 +187,8 @@ pub async fn run(
 /// Idempotency key under which a front may replay the request. Requests over HTTP have none: a client whose
 /// event stream broke resumes the stream and does not repeat the request.
 fn request_key(origin: &Origin, request: &InFlight) -> Option<String> {
-    match (&origin.transport, request.ordinal) {
-        (Transport::Front(front), Some(ordinal)) => Some(client::request_key(front, ordinal)),
+    match (&origin.transport, request.forwarded) {
+        (Transport::Front(front), Some(of)) => Some(client::request_key(front, of.ordinal)),
         (Transport::Front(_) | Transport::Http, _) => None,
     }
 }

@@ -13,8 +13,8 @@ pub const CANCELLED: &str = "!cancelled ";
 /// Control line from a front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlLine {
-    /// The next line is a replayed request with this number.
-    Again(u64),
+    /// The next line is a replayed request with this number, which arrived this many milliseconds ago.
+    Again(u64, u64),
     /// Asks the daemon to send [`ALIVE`] this many milliseconds after it has read everything before this line.
     Check(u64),
 }
@@ -23,7 +23,7 @@ impl ControlLine {
     /// Encodes the line, with its newline.
     pub fn line(self) -> String {
         match self {
-            ControlLine::Again(number) => format!("!again {number}\n"),
+            ControlLine::Again(number, age) => format!("!again {number} {age}\n"),
             ControlLine::Check(millis) => format!("!check {millis}\n"),
         }
     }
@@ -33,7 +33,11 @@ impl ControlLine {
         let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
         let (word, number) = (words.next()?, words.next()?.parse().ok()?);
         match word {
-            "!again" => Some(ControlLine::Again(number)),
+            // A front of an earlier version sends no age.
+            "!again" => {
+                let age = words.next().map_or(Ok(0), str::parse);
+                Some(ControlLine::Again(number, age.ok()?))
+            }
             "!check" => Some(ControlLine::Check(number)),
             _ => None,
         }
@@ -46,12 +50,22 @@ mod tests {
 
     #[test]
     fn control_lines_decode_to_what_was_encoded() {
-        for control in [ControlLine::Again(7), ControlLine::Check(8)] {
+        for control in [ControlLine::Again(7, 9), ControlLine::Check(8)] {
             let line = control.line();
             assert_eq!(ControlLine::read(line.as_bytes()), Some(control));
             assert!(line.as_bytes().starts_with(PREFIX));
         }
-        for unknown in ["!", "!again", "!again x", "!check -1", "!other 1", "\u{0}"] {
+        let without_age = ControlLine::read(b"!again 7");
+        assert_eq!(without_age, Some(ControlLine::Again(7, 0)));
+        for unknown in [
+            "!",
+            "!again",
+            "!again x",
+            "!again 1 x",
+            "!check -1",
+            "!other 1",
+            "\u{0}",
+        ] {
             assert_eq!(ControlLine::read(unknown.as_bytes()), None, "{unknown}");
         }
     }

@@ -19,7 +19,7 @@ use tracing::Instrument;
 use super::call::{self, CallContext};
 use super::front_writer::RenderPermit;
 use super::http::PendingAnswer;
-use super::in_flight::{InFlight, InFlightTable};
+use super::in_flight::{Forwarded, InFlight, InFlightTable};
 use super::json_line::ID_IN_USE;
 use super::peer::{OutgoingRequests, Peer, Sink};
 use super::prompt;
@@ -119,11 +119,11 @@ impl Connection {
         message: ClientJsonRpcMessage,
         origin: &Arc<Origin>,
         sink: Sink,
-        ordinal: Option<u64>,
+        forwarded: Option<Forwarded>,
     ) -> Result<(), IdInUse> {
         match message {
             JsonRpcMessage::Request(incoming) => {
-                let request = Arc::new(InFlight::new(ordinal, sink));
+                let request = Arc::new(InFlight::new(forwarded, sink));
                 if !self.in_flight.add(incoming.id.clone(), request.clone()) {
                     return Err(IdInUse(incoming.id));
                 }

@@ -32,6 +32,8 @@ pub struct FrontHello {
     pub connection: u32,
     /// Numbers of the replayed requests, in order.
     pub replayed: Vec<u64>,
+    /// Milliseconds since each of these requests arrived, in the same order.
+    pub ages: Vec<u64>,
     /// Number of the first request after the replayed ones.
     pub next: u64,
 }
@@ -70,6 +72,7 @@ impl FrontHello {
             env_raw,
             connection: self.connection,
             resent: self.replayed.clone(),
+            ages: self.ages.clone(),
             next: self.next,
         }
     }
@@ -89,6 +92,7 @@ impl FrontHello {
             env.push((unhex(&name)?, unhex(&value)?));
         }
         line.resent.truncate(UNANSWERED_LIMIT + 1);
+        line.ages.truncate(UNANSWERED_LIMIT + 1);
         Some(FrontHello {
             front: line.front,
             cwd: cwd.unwrap_or_else(|| line.cwd.into()).into(),
@@ -99,6 +103,7 @@ impl FrontHello {
             env,
             connection: line.connection,
             replayed: line.resent,
+            ages: line.ages,
             next: line.next,
         })
     }
@@ -121,6 +126,8 @@ struct HelloLine {
     connection: u32,
     #[serde(default)]
     resent: Vec<u64>,
+    #[serde(default)]
+    ages: Vec<u64>,
     #[serde(default)]
     next: u64,
 }
@@ -145,6 +152,7 @@ mod tests {
             env: vec![("A".into(), "1\n\"2".into())],
             connection: 2,
             replayed: vec![3, 5],
+            ages: vec![40_000, 0],
             next: 9,
         }
     }
@@ -160,6 +168,7 @@ mod tests {
     fn hello_holds_as_many_numbers_as_may_be_replayed() {
         let mut decoded = hello();
         decoded.replayed = (0..=UNANSWERED_LIMIT as u64).collect();
+        decoded.ages = vec![u64::MAX; decoded.replayed.len()];
         assert_eq!(FrontHello::read(&decoded.line()), Some(decoded));
     }
 

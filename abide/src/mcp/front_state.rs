@@ -4,6 +4,8 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
+use abide_core::time::Mono;
+use abide_engine::clock::SystemClock;
 use serde_json::Value;
 
 use super::batch::{self, Batches};
@@ -52,6 +54,15 @@ pub struct PendingRequest {
     pub replay: ReplayState,
     /// Daemons in a row that went away soon after this request was replayed.
     pub stops: u32,
+    /// Time of arrival. The limits of the call count from here, also if it is replayed.
+    pub arrived: Mono,
+}
+
+impl PendingRequest {
+    /// Milliseconds since the request arrived.
+    pub fn age(&self, now: Mono) -> u64 {
+        now.since(self.arrived).0
+    }
 }
 
 impl FrontState {
@@ -108,6 +119,7 @@ impl FrontState {
             bytes: line.to_vec(),
             replay: ReplayState::Settled,
             stops: 0,
+            arrived: SystemClock.mono(),
         };
         self.hello.next += 1;
         if outline.is("initialize") {
@@ -218,7 +230,9 @@ impl FrontState {
             let cancelled = self.cancelled.iter().map(|(request, _)| request);
             opening.iter().chain(unanswered()).chain(cancelled)
         };
+        let now = SystemClock.mono();
         self.hello.replayed = replayed().map(|line| line.number).collect();
+        self.hello.ages = replayed().map(|line| line.age(now)).collect();
         let mut lines = self.hello.line();
         for line in replayed() {
             lines.extend_from_slice(&line.bytes);
@@ -358,6 +372,16 @@ mod tests {
             replayed(&mut state),
             (vec![1], 2, vec![OTHER.into(), CHECK.into()])
         );
+    }
+
+    #[test]
+    fn replayed_requests_keep_their_age() {
+        let mut state = state();
+        send_line(&mut state, CALL);
+        state.unanswered[0].arrived = Mono(0);
+        state.replay();
+        assert_eq!(state.hello.ages.len(), 1);
+        assert!(state.hello.ages[0] > 0);
     }
 
     #[test]

@@ -4,17 +4,27 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use abide_core::Millis;
 use rmcp::model::{CallToolRequestParams, RequestId};
 use tokio_util::sync::CancellationToken;
 
 use super::control;
 use super::peer::Sink;
 
+/// Facts that a front keeps about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forwarded {
+    /// Number of this request among all that its front has ever forwarded. It stays the same when the front
+    /// replays the request.
+    pub ordinal: u64,
+    /// Time since the request first arrived. A replayed call has waited so long already.
+    pub age: Millis,
+}
+
 /// One request that is not answered yet.
 pub struct InFlight {
-    /// Number of this request among all that its front has ever forwarded. It stays the same when the front
-    /// replays the request. Requests over HTTP have none.
-    pub ordinal: Option<u64>,
+    /// `None`: the request came over HTTP.
+    pub forwarded: Option<Forwarded>,
     /// Destination of the answer.
     pub sink: Sink,
     /// Cancelled when the client has cancelled the request.
@@ -25,9 +35,9 @@ pub struct InFlight {
 
 impl InFlight {
     /// Request whose answer goes to `sink`.
-    pub fn new(ordinal: Option<u64>, sink: Sink) -> Self {
+    pub fn new(forwarded: Option<Forwarded>, sink: Sink) -> Self {
         InFlight {
-            ordinal,
+            forwarded,
             sink,
             cancelled: CancellationToken::new(),
             reason: OnceLock::new(),
@@ -59,7 +69,8 @@ impl InFlight {
 
     /// Tells the front that the cancellation was carried out, so that it is not replayed.
     pub fn confirm_cancellation(&self) {
-        if let (Sink::Front(writer), Some(number)) = (&self.sink, self.ordinal) {
+        if let (Sink::Front(writer), Some(forwarded)) = (&self.sink, self.forwarded) {
+            let number = forwarded.ordinal;
             writer.send_control(&format!("{}{number}\n", control::CANCELLED));
         }
     }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::control::ControlLine;
 use super::front_state::{FrontState, PendingRequest};
 use super::json_line::{answer_line, error_line};
+use abide_engine::clock::SystemClock;
 use abide_engine::entropy;
 
 /// Time that a daemon must live with a replay, in milliseconds. The daemon measures it from the moment when
@@ -50,7 +51,10 @@ pub fn check_line() -> String {
 /// Line without the random time in it.
 #[cfg(test)]
 pub fn without_time(line: &str) -> &str {
-    line.split_once("!check ").map_or(line, |_| "!check")
+    match line.starts_with("!") {
+        true => line.rsplit_once(' ').map_or(line, |(words, _)| words),
+        false => line,
+    }
 }
 
 impl FrontState {
@@ -78,7 +82,9 @@ impl FrontState {
         let is_suspected = |line: &&mut PendingRequest| line.replay == ReplayState::Suspected;
         if let Some(line) = self.unanswered.iter_mut().find(is_suspected) {
             line.replay = ReplayState::Unconfirmed;
-            let mut lines = ControlLine::Again(line.number).line().into_bytes();
+            let mut lines = ControlLine::Again(line.number, line.age(SystemClock.mono()))
+                .line()
+                .into_bytes();
             lines.extend_from_slice(&line.bytes);
             lines.extend_from_slice(check_line().as_bytes());
             self.send(&lines);

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_core::Agent;
+use abide_core::{Agent, Millis};
 use serde_json::Value;
 use tokio::net::UnixListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -18,6 +18,7 @@ use super::decode::{self, DecodeError};
 use super::dispatch::Connection;
 use super::front_hello::{self, FrontHello};
 use super::front_writer::FrontWriter;
+use super::in_flight::Forwarded;
 use super::json_line::{MESSAGE_LIMIT, error_line};
 use super::line_splitter::{LineSplitter, SplitLine};
 use super::outline::{BOM, MessageKind, Outline};
@@ -152,15 +153,32 @@ struct FrontConnection {
 
 /// Numbers of requests, counted in the same way as the front counts them.
 struct Numbers {
-    replayed: VecDeque<u64>,
+    replayed: VecDeque<Forwarded>,
     next: u64,
 }
 
 impl Numbers {
-    fn take(&mut self) -> u64 {
+    fn of(hello: &FrontHello) -> Self {
+        let ages = hello.ages.iter().copied().chain(std::iter::repeat(0));
+        let replayed = hello.replayed.iter().zip(ages);
+        Numbers {
+            replayed: replayed
+                .map(|(ordinal, age)| Forwarded {
+                    ordinal: *ordinal,
+                    age: Millis(age),
+                })
+                .collect(),
+            next: hello.next,
+        }
+    }
+
+    fn take(&mut self) -> Forwarded {
         self.replayed.pop_front().unwrap_or_else(|| {
             self.next += 1;
-            self.next - 1
+            Forwarded {
+                ordinal: self.next - 1,
+                age: Millis(0),
+            }
         })
     }
 }
@@ -177,10 +195,7 @@ impl FrontConnection {
             connection: Connection::new(server, Sink::Front(writer.clone()), first),
             origin,
             writer,
-            numbers: Numbers {
-                replayed: hello.replayed.iter().copied().collect(),
-                next: hello.next,
-            },
+            numbers: Numbers::of(hello),
         }
     }
 
@@ -217,7 +232,10 @@ impl FrontConnection {
 
     fn control(&mut self, line: &[u8]) {
         match ControlLine::read(line) {
-            Some(ControlLine::Again(number)) => self.numbers.replayed.push_back(number),
+            Some(ControlLine::Again(ordinal, age)) => {
+                let age = Millis(age);
+                self.numbers.replayed.push_back(Forwarded { ordinal, age });
+            }
             Some(ControlLine::Check(millis)) => {
                 let writer = self.writer.clone();
                 tokio::spawn(async move {
@@ -235,14 +253,14 @@ impl FrontConnection {
             return;
         }
         let outline = Outline::of(line);
-        let ordinal = (outline.kind() == MessageKind::Request).then(|| self.numbers.take());
+        let forwarded = (outline.kind() == MessageKind::Request).then(|| self.numbers.take());
         if has_invalid_id(&outline, line) {
             return self.refuse(&outline, -32600, INVALID_ID);
         }
         match decode::message(line, &outline) {
             Ok(message) => {
                 let sink = Sink::Front(self.writer.clone());
-                let taken = (self.connection).message(message, &self.origin, sink, ordinal);
+                let taken = (self.connection).message(message, &self.origin, sink, forwarded);
                 if let Err(in_use) = taken {
                     self.writer.send(&in_use.error());
                 }

@@ -139,7 +139,7 @@ fn read_fields<L>(
                 idle: (kind == Kind::Execute).then_some(read.limit),
                 inactivity: None,
                 asking: read.asking(context),
-                standby: context.standby,
+                standby: context.standby_left(),
                 detach: false,
                 key,
                 approval: None,
@@ -222,7 +222,7 @@ impl Command {
         Request::Join {
             session,
             asking: self.asking(context),
-            standby: context.standby,
+            standby: context.standby_left(),
         }
     }
 

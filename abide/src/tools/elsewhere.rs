@@ -230,7 +230,7 @@ impl ForwardedCall {
             .header(header::CONTENT_TYPE, "application/json")
             .header(headers::QUIET_HEADER, "true")
             .header(headers::KEY_HEADER, &self.key);
-        if let Some(standby) = context.standby {
+        if let Some(standby) = context.standby_left() {
             request = request.header(headers::STANDBY_HEADER, standby.0);
         }
         if let Some(name) = &context.session_name {

@@ -27,6 +27,8 @@ pub(super) struct ReadMessages {
     /// Times that the call may still be repeated.
     attempts: usize,
     waited: Millis,
+    /// Part of that wait that is left, if the call is replayed.
+    left: Millis,
     /// The client's own limit, if it is shorter than the requested wait.
     client_limit: Option<Millis>,
 }
@@ -43,6 +45,7 @@ pub(super) fn read(
         caller: context.caller(),
         attempts: ATTEMPTS,
         waited: standby,
+        left: context.left_of(standby),
         client_limit,
     };
     Ok((read.request(), read))
@@ -51,7 +54,7 @@ pub(super) fn read(
 impl ReadMessages {
     fn request(&self) -> Request {
         Request::ReadMessages {
-            standby: self.waited,
+            standby: self.left,
             most: limit::MESSAGES_AT_ONCE,
             known: Vec::new(),
         }

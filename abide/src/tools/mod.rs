@@ -82,6 +82,8 @@ pub struct Context {
     pub asking: Asking,
     /// The client's own call timeout less a margin: the answer must be sent before it. `None`: no limit.
     pub standby: Option<Millis>,
+    /// Time for which the call has waited already: it is replayed because a daemon went away.
+    pub waited: Millis,
     /// Idempotency key of this request: replaying the request never runs a command twice.
     pub request_key: Option<String>,
     /// Conversation that the agent calls from, if it is known.
@@ -106,6 +108,16 @@ impl Context {
             agent: Some(self.agent.clone()),
             conversation: self.conversation.clone(),
         }
+    }
+
+    /// Time that is left until the answer must be sent. `None`: no limit.
+    fn standby_left(&self) -> Option<Millis> {
+        self.standby.map(|standby| self.left_of(standby))
+    }
+
+    /// Part of a wait that is left.
+    fn left_of(&self, wait: Millis) -> Millis {
+        wait.saturating_sub(self.waited)
     }
 
     /// Caller of a request. A person may wait for a session of any agent.

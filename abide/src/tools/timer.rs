@@ -136,7 +136,7 @@ pub(super) async fn read(
     channel: CompletionChannel,
 ) -> Result<(Request, TimerTool), BadInput> {
     let part = "this tool";
-    let (request, call) = match name {
+    let (mut request, call) = match name {
         "timer" => wait(TimerArgs::read(arguments, part)?, context, handle).await?,
         "read_timer" => look(ReadTimerArgs::read(arguments, part)?),
         "pause_timer" => {
@@ -186,6 +186,20 @@ pub(super) async fn read(
         given: NewTimerData::of(&request),
         channel,
     };
+    if let Request::Create(Create {
+        standby,
+        client_limit,
+        ..
+    })
+    | Request::Continue {
+        standby,
+        client_limit,
+        ..
+    } = &mut request
+    {
+        *standby = standby.map(|standby| context.left_of(standby));
+        *client_limit = client_limit.map(|limit| context.left_of(limit));
+    }
     Ok((request, tool))
 }
 

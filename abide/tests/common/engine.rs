@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use abide::tools::{self, Context, NotCalled, ToolCall};
 use abide_api::ToolResult;
-use abide_core::{Agent, Asking};
+use abide_core::{Agent, Asking, Millis};
 use abide_engine::config::{Config, Paths};
 use abide_engine::{Handle, Runtime};
 use serde_json::Value;
@@ -27,6 +27,7 @@ impl Engine {
             env: std::env::vars_os().collect(),
             asking: Asking::Elsewhere,
             standby: None,
+            waited: Millis(0),
             request_key: None,
             conversation: None,
             client: None,

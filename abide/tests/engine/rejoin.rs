@@ -18,6 +18,39 @@ async fn hurried(engine: &Engine, tool: &str, arguments: Value) -> ToolResult {
     engine.call_as(context, tool, arguments).await
 }
 
+#[test]
+fn replayed_call_waits_only_for_the_rest_of_its_time() {
+    with_engine(|engine| async move {
+        let hour = Millis::from_secs(3_600);
+        let start = json!({"action": "start", "command": "sleep 1000", "pty": false});
+        let session = id(&engine.call("terminal_session", start).await);
+        let replayed = |standby| Context {
+            standby,
+            waited: hour,
+            ..engine.context()
+        };
+        for tool in TOOLS {
+            let rejoin = json!({"session_id": session});
+            let result = engine.call_as(replayed(Some(hour)), tool, rejoin).await;
+            let cut = "no output in 1h (limit of this client)";
+            assert!(result.text.contains(cut), "{}", result.text);
+        }
+        for standby in [None, Some(hour)] {
+            let read = json!({"action": "read_output", "session_id": session, "until": "never", "timeout_seconds": 3600});
+            let new = json!({"total_duration": 7200, "timeout_duration": 3600, "reason": "r"});
+            let messages = json!({"timeout_seconds": 3600});
+            for (tool, arguments, said) in [
+                ("terminal_session", read, "No output available"),
+                ("timer", new, "is still running"),
+                ("read_messages", messages, "No messages came within 1h."),
+            ] {
+                let result = engine.call_as(replayed(standby), tool, arguments).await;
+                assert!(result.text.contains(said), "{tool}: {}", result.text);
+            }
+        }
+    });
+}
+
 fn id(result: &ToolResult) -> String {
     let fields = result.to_fields();
     fields["session_id"].as_str().expect("an id").to_owned()

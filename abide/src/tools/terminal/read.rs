@@ -77,13 +77,14 @@ impl ActionRunner {
             ));
         }
         let now = SystemClock.mono();
+        let left = self.context.left_of(timeout);
         let found = match &read.until {
             Some(pattern) => {
-                let until = now + timeout;
+                let until = now + left;
                 reading.until(from, pattern, read.max_lines, until).await
             }
             None => {
-                let wait = TerminalWait::read(now, timeout, view.pty);
+                let wait = TerminalWait::read(now, left, view.pty);
                 reading.next(from, read.max_lines, wait).await
             }
         };

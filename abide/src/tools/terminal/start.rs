@@ -84,7 +84,7 @@ pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Resul
         idle: None,
         inactivity,
         asking: Asking::Never,
-        standby: context.standby,
+        standby: context.standby_left(),
         detach: true,
         key,
         approval: None,
@@ -138,7 +138,7 @@ impl ActionRunner {
                 let request = Request::JoinStart {
                     session,
                     asking: self.context.asking,
-                    standby: self.context.standby,
+                    standby: self.context.standby_left(),
                 };
                 (request, None)
             }
@@ -212,7 +212,7 @@ impl ActionRunner {
         let record = self.handle.daemon_record(view.id);
         let from = self.position(&view, &record);
         let mut reading = self.reading(&view);
-        let wait = TerminalWait::start(SystemClock.mono(), self.context.standby);
+        let wait = TerminalWait::start(SystemClock.mono(), self.context.standby_left());
         let found = reading
             .response(from, LINES, wait, (0, 0))
             .await
