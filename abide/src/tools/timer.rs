@@ -137,7 +137,21 @@ pub(super) async fn read(
 ) -> Result<(Request, TimerTool), BadInput> {
     let part = "this tool";
     let (mut request, call) = match name {
-        "timer" => wait(TimerArgs::read(arguments, part)?, context, handle).await?,
+        "timer" => {
+            let (mut request, call) =
+                wait(TimerArgs::read(arguments, part)?, context, handle).await?;
+            if let Request::Continue {
+                timer,
+                remaining: remaining @ Some(_),
+                ..
+            } = &mut request
+                && was_done(handle, *timer, context).await
+            {
+                // The daemon that set the remaining time died before it could answer.
+                *remaining = None;
+            }
+            (request, call)
+        }
         "read_timer" => look(ReadTimerArgs::read(arguments, part)?),
         "pause_timer" => {
             let args = PauseTimerArgs::read(arguments, part)?;
@@ -225,12 +239,12 @@ async fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
         return Ok(match given.trim().parse() {
             Err(_) => no_such(given),
             Ok(timer) => {
-                let client_limit = context.standby;
                 let request = Request::Continue {
                     timer,
                     remaining: total,
                     standby,
-                    client_limit,
+                    client_limit: context.standby,
+                    key: request_key(context),
                 };
                 (request, TimerCall::Timer)
             }
@@ -350,8 +364,7 @@ async fn act(
     Ok(match given.trim().parse() {
         Err(_) => no_such(given),
         Ok(timer) => {
-            let key = context.request_key.clone();
-            if key.is_some() && last_act(handle, timer).await == key {
+            if was_done(handle, timer, context).await {
                 // The daemon that performed the action died before it could answer.
                 return Ok((Request::Read { asks: false, timer }, TimerCall::Done(act)));
             }
@@ -359,17 +372,25 @@ async fn act(
                 timer,
                 act,
                 stop_reason: reason.map(Into::into),
-                key: key.map(|key| Key(key.into())),
+                key: request_key(context),
             };
             (request, TimerCall::Act)
         }
     })
 }
 
-/// Idempotency key of the last action on a timer.
-async fn last_act(handle: &Handle, timer: TimerId) -> Option<String> {
+fn request_key(context: &Context) -> Option<Key> {
+    context.request_key.as_deref().map(|key| Key(key.into()))
+}
+
+/// True if an earlier attempt of this same call was the last to change the timer.
+async fn was_done(handle: &Handle, timer: TimerId, context: &Context) -> bool {
+    let Some(key) = &context.request_key else {
+        return false;
+    };
     let row = handle.store_reader().timer(timer).await;
-    row.ok().flatten()?.acted
+    let acted = row.ok().flatten().and_then(|row| row.acted);
+    acted.as_ref() == Some(key)
 }
 
 fn no_such(given: String) -> (Request, TimerCall) {

@@ -92,10 +92,20 @@ impl Client {
 
     /// The same with other parameters of the call.
     pub fn call_with(&mut self, tool: &str, arguments: Value, meta: Value) -> Value {
+        let request = self.request(tool, arguments, meta);
+        self.ask(request)
+    }
+
+    /// Calls a tool without waiting for its result.
+    pub fn begin(&mut self, tool: &str, arguments: Value) {
+        let request = self.request(tool, arguments, json!({}));
+        self.send(request);
+    }
+
+    fn request(&mut self, tool: &str, arguments: Value, meta: Value) -> Value {
         let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
         self.calls += 1;
-        let id = 1_000 + self.calls;
-        self.ask(json!({"id": id, "method": "tools/call", "params": params}))
+        json!({"id": 1_000 + self.calls, "method": "tools/call", "params": params})
     }
 
     pub fn leave(mut self) {

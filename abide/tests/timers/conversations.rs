@@ -43,6 +43,29 @@ fn text_of(result: &Value) -> &str {
 }
 
 #[test]
+fn replayed_call_does_not_set_the_remaining_time_again() {
+    let abide = configured("");
+    let mut client = window(&abide, "one");
+    let made = client.call("timer", json!({"total_duration": 3600, "mission": "later"}));
+    let id = made["structuredContent"]["timer_id"].clone();
+    let longer = json!({"timer_id": id, "total_duration": 7200, "timeout_duration": 7200});
+    client.begin("timer", longer);
+    // The total duration is the time that had passed and the new remaining time.
+    let total = || {
+        look_for("a call that stands by", || {
+            let timers = abide.request("GET", "/v1/timers", &Value::Null)?.body;
+            let timer = &timers["timers"][0];
+            let total = timer["total_duration"].as_f64()?;
+            (timer["standing_by"] == true && total >= 7200.0).then_some(total.to_bits())
+        })
+    };
+    let before = total();
+    abide.kill_daemon();
+    assert_eq!(total(), before);
+    client.leave();
+}
+
+#[test]
 fn message_of_one_window_is_not_delivered_to_another_and_not_seen() {
     let abide = configured("");
     let (mut one, mut two) = (window(&abide, "one"), window(&abide, "two"));

@@ -18,7 +18,7 @@ use crate::time::{Millis, Steady, Wall};
 pub use anchor::Anchor;
 pub use request::{Act, Create, Refusal, Request, Why};
 pub(crate) use standby_calls::{Standby, StandbyCalls};
-pub(crate) use table::{Due, Found, Origin, Timers, not_allowed};
+pub(crate) use table::{Due, Found, Origin, Slot, Timers, not_allowed};
 
 /// Purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

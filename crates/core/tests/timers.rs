@@ -322,6 +322,7 @@ fn request(words: &mut Words) -> Result<Request, String> {
             remaining: words.time("remaining")?,
             standby: words.time("standby")?,
             client_limit: words.time("client_limit")?,
+            key: words.value("key").map(|key| Key(key.into())),
         }),
         "stop" => act(words, Act::Stop)?,
         "cancel" => act(words, Act::Cancel)?,

@@ -277,6 +277,7 @@ impl World {
                 remaining: maybe(&mut self.dice),
                 standby: maybe(&mut self.dice),
                 client_limit: maybe(&mut self.dice),
+                key: None,
             },
             5..=7 => timer::Request::Act {
                 timer: self.some_timer(),

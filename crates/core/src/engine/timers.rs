@@ -6,14 +6,14 @@ use alloc::vec::Vec;
 use super::generations::{UncommittedCall, UncommittedEvent};
 use super::{Engine, Step};
 use crate::effect::Effect;
-use crate::id::{Agent, CallId, Conversation, TimerId};
+use crate::id::{Agent, CallId, Conversation, Key, TimerId};
 use crate::limit;
 use crate::message::{About, MessageContent, Recipient};
 use crate::record::Record;
 use crate::request::{Caller, Refusal};
 use crate::time::{Millis, Now, Steady, Wall};
 use crate::timer::{
-    self, Act, Change, CompletedBy, Create, Found, Kind, Observation, ObservedTimer, Request,
+    self, Act, Change, CompletedBy, Create, Found, Kind, Observation, ObservedTimer, Request, Slot,
     Standby, Status, Timer, Until, Why,
 };
 use crate::wait::Outcome;
@@ -53,9 +53,19 @@ impl Engine {
                 remaining,
                 standby,
                 client_limit,
+                key,
             } => {
-                let found = self.timers.find(&caller, timer)?;
-                self.continue_with(step, call, found, remaining, standby, client_limit)
+                let slot = match self.timers.find(&caller, timer)? {
+                    Found::Ended(timer) => {
+                        answer(step, call, timer, Why::Ended);
+                        return Ok(());
+                    }
+                    Found::Live(slot) => slot,
+                };
+                let timer =
+                    self.continue_with(step, call, slot, remaining, standby, client_limit)?;
+                record_key(step, timer.number, key.filter(|_| remaining.is_some()));
+                Ok(())
             }
             Request::Act {
                 timer,
@@ -64,11 +74,7 @@ impl Engine {
                 key,
             } => {
                 let acted = self.act(step, call, &caller, timer, act, stop_reason)?;
-                if let Some(key) = key {
-                    let number = acted.number;
-                    let acted = timer::Record::Acted { number, key };
-                    step.push(Effect::Record(Record::Timer(acted)));
-                }
+                record_key(step, acted.number, key);
                 Ok(())
             }
             Request::Read { asks, timer } => {
@@ -263,18 +269,11 @@ impl Engine {
         &mut self,
         step: &mut Step<'_>,
         call: CallId,
-        found: Found,
+        slot: Slot,
         remaining: Option<Millis>,
         standby: Option<Millis>,
         client_limit: Option<Millis>,
-    ) -> Result<(), Refusal> {
-        let slot = match found {
-            Found::Ended(timer) => {
-                answer(step, call, timer, Why::Ended);
-                return Ok(());
-            }
-            Found::Live(slot) => slot,
-        };
+    ) -> Result<Timer, Refusal> {
         self.has_room_to_wait()?;
         self.timers.continue_with(step.now, slot, remaining)?;
         let timer = self.view(step.now, slot, self.timers.id(slot))?;
@@ -289,11 +288,11 @@ impl Engine {
             None,
         );
         if returns_at_once {
-            answer(step, call, timer, Why::Made);
+            answer(step, call, timer.clone(), Why::Made);
         } else {
             self.stand_by(step.now, call, &timer, standby, client_limit);
         }
-        Ok(())
+        Ok(timer)
     }
 
     /// Lets a call stand by. A standby longer than the timer gets an alarm too: another call may prolong the timer,
@@ -554,6 +553,14 @@ type Maker = (Agent, Option<Conversation>);
 /// Returns whether the call that creates a timer is answered at once instead of standing by.
 fn returns_at_once(new: &Create) -> bool {
     new.detach || new.kind == Kind::Mission
+}
+
+/// Records the key of a call that has changed a timer, so that a replay of the call does not change it again.
+fn record_key(step: &mut Step<'_>, number: u64, key: Option<Key>) {
+    if let Some(key) = key {
+        let acted = timer::Record::Acted { number, key };
+        step.push(Effect::Record(Record::Timer(acted)));
+    }
 }
 
 fn answer(step: &mut Step<'_>, call: CallId, timer: Timer, why: Why) {

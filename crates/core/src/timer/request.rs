@@ -24,6 +24,8 @@ pub enum Request {
         standby: Option<Millis>,
         /// Time limit of the client: the call is answered before it.
         client_limit: Option<Millis>,
+        /// Idempotency key of the call, recorded if the call sets the remaining time.
+        key: Option<Key>,
     },
     /// Stop, cancel, pause or resume a timer.
     Act {
@@ -33,7 +35,7 @@ pub enum Request {
         act: Act,
         /// Reason that the caller gives.
         stop_reason: Option<Arc<str>>,
-        /// Idempotency key of the call. Only the key of the last act is recorded.
+        /// Idempotency key of the call. Only the key of the last change is recorded.
         key: Option<Key>,
     },
     /// Read one timer.

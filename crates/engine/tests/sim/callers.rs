@@ -237,6 +237,7 @@ impl World {
                     remaining: Some(Millis(dice.below(30_000))),
                     standby: None,
                     client_limit,
+                    key: None,
                 };
                 (go_on, Some(10_000))
             }

@@ -109,7 +109,8 @@ pub(super) fn gone(
     numbers: &[u64],
 ) -> Result<Vec<u64>, StoreFault> {
     let among = Value::Ints(numbers.iter().map(|number| number.cast_signed()).collect());
-    let sql = "SELECT number FROM message WHERE number = ANY(?1) AND shard = ANY(?2) AND seen_ms IS NULL";
+    let sql =
+        "SELECT number FROM message WHERE number = ANY(?1) AND shard = ANY(?2) AND seen_ms IS NULL";
     let params = [among, Value::Ints(shards.to_vec())];
     let here = db.rows(sql, &params, |row| row.u64(0))?;
     let gone = numbers.iter().filter(|number| !here.contains(number));
