@@ -55,7 +55,7 @@ enum Endpoint {
     InProcess(Router),
 }
 
-/// What a person is told if a daemon went away while it took an answer that adds a rule.
+/// Sentence for a person if a daemon went away while it took an answer that adds a rule.
 const RULE_UNKNOWN: &str =
     "the answer counts, but its rule may be missing; `abide policy list` shows the rules";
 
