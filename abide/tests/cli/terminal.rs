@@ -1,5 +1,9 @@
 //! `abide run` in a terminal: the question, Ctrl-C, keys and sizes.
 
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::harness::{Abide, Pty, feed, wait_for_line};
 
 const CTRL_C: &[u8] = b"\x03";
@@ -79,6 +83,41 @@ fn ctrl_c_at_the_question_ends_the_command() {
         screen.contains("command execution cancelled by user"),
         "{screen}"
     );
+}
+
+const ASK_BEFORE_TOUCH: &str =
+    "[[policy.rule]]\nrun = [\"touch\", \"...\"]\ndo = \"ask\"\nwhy = \"test\"\n";
+
+#[test]
+fn ctrl_c_at_the_question_about_a_held_command_declines_it() {
+    let abide = Abide::with_config(ASK_BEFORE_TOUCH);
+    for more in [&[][..], &["--pty"]] {
+        let words = [&["--agent", "ann"], more, &["--", "touch made"]].concat();
+        let mut pty = pty(&abide, &words);
+        pty.wait_for("Allow this command?");
+        pty.type_in(CTRL_C);
+        let (status, screen) = pty.end();
+        assert_eq!(status.code(), Some(130), "{screen}");
+        let open = abide.json(["answer", "--json"]);
+        assert_eq!(open["questions"], serde_json::json!([]), "{open}");
+    }
+    assert!(!abide.path("made").exists());
+}
+
+#[test]
+fn sigterm_ends_a_run_whose_question_is_shown_elsewhere() {
+    let abide = Abide::with_config(ASK_BEFORE_TOUCH);
+    let mut top = Pty::run(abide.command(["top"]));
+    top.resize(160, 40);
+    top.wait_for("no questions");
+    let mut run = abide.command(["run", "--agent", "ann", "--", "touch made"]);
+    let mut run = run.stdin(Stdio::null()).spawn().expect("abide run");
+    top.wait_for("Allow this command?");
+    let pid = Pid::from_child(&run);
+    kill_process(pid, Signal::TERM).expect("it runs");
+    assert_eq!(run.wait().expect("its end").code(), Some(143));
+    top.type_in(b"q");
+    top.wait_for_end();
 }
 
 #[test]

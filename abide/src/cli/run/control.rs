@@ -2,6 +2,7 @@
 //! which acts on the session; this program kills no process itself.
 
 use std::io;
+use std::pin::pin;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::input;
+use super::outcome::{INTERRUPTED, TERMINATED};
 use crate::cli::client::{Client, ClientError};
 use crate::cli::prompt::{Prompt, PromptAnswer};
 use crate::cli::terminal::{RawMode, Terminal};
@@ -158,21 +160,66 @@ impl RunControl {
         next_signal(&mut self.signals.int, &mut self.signals.term).await
     }
 
-    /// Handles an input event. `false` means that the person has given up waiting (third interrupt).
-    pub async fn handle(&mut self, event: InputEvent) -> bool {
+    /// Waits for `work` and handles input meanwhile. `Err` is the exit code if the person has given up waiting.
+    pub async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, u8> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                event = self.next() => if let Some(code) = self.handle(event).await {
+                    return Err(code);
+                },
+            }
+        }
+    }
+
+    /// Handles an input event. Returns the exit code if the person has given up waiting: with the third interrupt, or
+    /// before the command was started.
+    pub async fn handle(&mut self, event: InputEvent) -> Option<u8> {
         match event {
+            InputEvent::Signal(sent) if self.session.is_none() => {
+                return self.signalled_before_start(sent).await;
+            }
+            InputEvent::Answered(PromptAnswer::Interrupt) if self.session.is_none() => {
+                return self
+                    .signalled_before_start(ForwardedSignal::Interrupt)
+                    .await;
+            }
+            InputEvent::Typed(bytes) if self.session.is_none() && bytes.contains(&CTRL_C) => {
+                return self
+                    .signalled_before_start(ForwardedSignal::Interrupt)
+                    .await;
+            }
             InputEvent::Signal(sent) => {
                 self.signalled(sent);
                 if self.interrupts > 2 && !self.interrupted_at_prompt {
                     self.stop();
-                    return false;
+                    return Some(INTERRUPTED);
                 }
             }
             InputEvent::Resized => self.resized(),
             InputEvent::Answered(answer) => self.answer_prompt(answer).await,
             InputEvent::Typed(bytes) => self.typed(bytes).await,
         }
-        true
+        None
+    }
+
+    /// Handles a signal while there is no session. A question about the command is answered with no. Without one, the
+    /// command is probably about to start: the first interrupt is forwarded to it then.
+    async fn signalled_before_start(&mut self, sent: ForwardedSignal) -> Option<u8> {
+        let code = match sent {
+            ForwardedSignal::Interrupt => INTERRUPTED,
+            ForwardedSignal::Terminate => TERMINATED,
+        };
+        if let Some(prompt) = self.prompt.take() {
+            self.line("");
+            let _ = self.client.of_person().answer(&prompt.question, "no").await;
+        } else if sent == ForwardedSignal::Interrupt && self.interrupts == 0 {
+            self.interrupts = 1;
+            return None;
+        }
+        self.stop();
+        Some(code)
     }
 
     /// Forwards a signal. The first interrupt goes to the command and the second kills the session.

@@ -42,24 +42,30 @@ pub async fn run(client: Client, args: RunArgs) -> Result<u8, CliError> {
     let ended = loop {
         body.from = output.at;
         let request = serde_json::to_vec(&body).map_err(|fault| abide_error(fault.to_string()))?;
-        let answer = client.post_stream("/v1/runs", Bytes::from(request)).await;
-        let followed = match answer {
-            Ok(mut answer) => follow(&mut answer, &mut control, &mut output).await,
-            Err(ClientError::Broken(why)) => Err(StreamError::Broken(why)),
-            Err(error) => return Err(CliError::from(error).code(EXIT_ABIDE_ERROR)),
+        let request = client.post_stream("/v1/runs", Bytes::from(request));
+        let followed = match control.during(request).await {
+            Ok(Ok(mut answer)) => follow(&mut answer, &mut control, &mut output).await,
+            Ok(Err(ClientError::Broken(why))) => Err(StreamError::Broken(why)),
+            Err(code) => Err(StreamError::GaveUp(code)),
+            Ok(Err(error)) => return Err(CliError::from(error).code(EXIT_ABIDE_ERROR)),
         };
         match followed {
             Ok(ended) => break ended,
-            Err(StreamError::GaveUp) => return Ok(outcome::INTERRUPTED),
+            Err(StreamError::GaveUp(code)) => return Ok(code),
             Err(StreamError::Write(WriteError::Closed)) => return Ok(BROKEN_PIPE),
             Err(StreamError::Write(WriteError::Fault(fault))) => {
                 return Err(abide_error(fault.to_string()));
             }
             Err(StreamError::Broken(why)) => {
-                if !reconnect.should_retry(output.at > body.from).await {
-                    return Err(abide_error(format!(
-                        "the daemon stopped and does not restart: {why}"
-                    )));
+                let retry = reconnect.should_retry(output.at > body.from);
+                match control.during(retry).await {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        return Err(abide_error(format!(
+                            "the daemon stopped and does not restart: {why}"
+                        )));
+                    }
+                    Err(code) => return Ok(code),
                 }
             }
         }
@@ -74,8 +80,8 @@ enum StreamError {
     Broken(String),
     /// Our output could not be written.
     Write(WriteError),
-    /// The person gave up waiting.
-    GaveUp,
+    /// The person gave up waiting; the exit code.
+    GaveUp(u8),
 }
 
 /// Follows one stream of frames up to the frame with the outcome.
@@ -88,10 +94,10 @@ async fn follow(
         let frame = tokio::select! {
             frame = answer.frame() => frame,
             event = control.next() => {
-                if control.handle(event).await {
-                    continue;
+                match control.handle(event).await {
+                    None => continue,
+                    Some(code) => return Err(StreamError::GaveUp(code)),
                 }
-                return Err(StreamError::GaveUp);
             }
         };
         let frame = match frame {

@@ -17,6 +17,8 @@ const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 /// Exit code: the person interrupted the command.
 pub const INTERRUPTED: u8 = 130;
+/// Exit code: SIGTERM came before the command was started.
+pub const TERMINATED: u8 = 143;
 
 /// Prints the outcome and returns the exit code.
 pub fn report(ended: &Value, cancelled: bool, args: &RunArgs, output: RunOutput) -> u8 {
