@@ -2,6 +2,7 @@
 //! The session is shown on the alternate screen, so that the person's own screen comes back.
 
 use std::io::Write;
+use std::time::Duration;
 
 use abide_core::{Millis, Mono};
 use abide_output::terminal_filter::TerminalFilter;
@@ -20,12 +21,14 @@ use super::sessions;
 use super::show::{self, errln};
 use crate::cli::terminal::{RawMode, Terminal, TerminalSignal, TerminalSignals};
 use crate::http::frame::Frame;
-use abide_engine::clock::{SystemClock, sleep_until};
+use abide_engine::clock::{SystemClock, pause, sleep_until};
 
 /// Key that detaches: Ctrl-].
 const DETACH_KEY: u8 = 0x1d;
 /// Capacity of the queue of key input on its way to the program.
 const KEY_QUEUE: usize = 1_024;
+/// Longest wait for the last keys to arrive after the person has detached.
+const KEY_TIME: Duration = Duration::from_secs(1);
 /// Time for which the hint is shown, unless a key is pressed before.
 const HINT_TIME: u64 = 2_000;
 /// Switches to the alternate screen.
@@ -63,7 +66,7 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
     let raw = terminal.raw()?;
     let forwarded = input::forward(client.clone(), id.clone(), Source::Keys(typed));
     let (refuse, refused) = mpsc::channel(1);
-    tokio::spawn(async move {
+    let forwarding = tokio::spawn(async move {
         // The end of the session is shown by its output; a machine that does not allow input says so here.
         if let Err(error @ ClientError::Refused { status, .. }) = forwarded.await
             && status == StatusCode::FORBIDDEN
@@ -90,6 +93,11 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
     // Dropping this restores the terminal mode, so that the following lines end normally.
     drop(attachment);
     let end = end?;
+    // Keys that were typed before Ctrl-] are on their way.
+    tokio::select! {
+        _ = forwarding => {}
+        () = pause(KEY_TIME) => {}
+    }
     if attach.json {
         let mut session = client.get(&format!("/v1/sessions/{id}")).await?;
         session["left"] = json!(matches!(end, AttachEnd::Detached));

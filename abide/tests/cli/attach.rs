@@ -74,6 +74,20 @@ fn session_continues_after_detach() {
 }
 
 #[test]
+fn keys_typed_together_with_ctrl_bracket_reach_the_program() {
+    let abide = Abide::new();
+    let id = started(&abide, "echo ready; read -r line; echo got $line");
+    let mut pty = Pty::run(abide.command(["session", "attach", &id]));
+    pty.wait_for("ready");
+    pty.wait_for("Ctrl-] detaches");
+    pty.type_in(b"all of it\r\x1d");
+    pty.wait_for("it is still running");
+    pty.wait_for_end();
+    let waited = abide.output(["wait", "--session", &id, "--output", "got all of it"]);
+    assert!(waited.status.success(), "{waited:?}");
+}
+
+#[test]
 fn attach_json_prints_the_session_after_detach() {
     let abide = Abide::new();
     let id = started(&abide, "echo ready; cat -u");
