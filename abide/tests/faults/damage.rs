@@ -71,6 +71,33 @@ fn read_output_answers_when_the_log_of_a_running_session_was_removed() {
 }
 
 #[test]
+fn terminal_answers_queries_after_its_log_could_not_be_read() {
+    let abide = Abide::new();
+    let go = abide.fifo("go");
+    let command = "echo begun; cat go; cat go; stty raw -echo; printf '\\033[6n'; head -c 6 >/dev/null; \
+                   stty cooked; echo answered";
+    let started = abide.json(["session", "start", "--json", "--", command]);
+    let id = started["session_id"].as_str().expect("an id");
+    let until = |line: &str| {
+        let waited = abide.output(["wait", "--session", id, "--output", line]);
+        assert!(waited.status.success(), "{waited:?}");
+    };
+    until("begun");
+    let (log, away) = (folder(&abide, id).join("log"), abide.path("away"));
+    std::fs::rename(&log, &away).expect("a log");
+    std::fs::write(&log, "").expect("no folder");
+    std::fs::write(&go, "unread\n").expect("it reads");
+    look_for("a warning", || {
+        let said = std::fs::read_to_string(abide.path("daemon.log")).ok()?;
+        said.contains("cannot be read").then_some(())
+    });
+    std::fs::remove_file(&log).expect("the file");
+    std::fs::rename(&away, &log).expect("the log");
+    std::fs::write(&go, "").expect("it reads");
+    until("answered");
+}
+
+#[test]
 fn shell_says_that_output_is_missing_when_its_log_was_removed() {
     let abide = Abide::started();
     let sessions = abide.path("sessions");

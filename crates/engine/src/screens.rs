@@ -37,6 +37,8 @@ const DEFAULT_SIZE: Size = Size {
 };
 /// Delay before new output is painted. A program that queries its terminal waits longer.
 const PAINT_DELAY: Duration = Duration::from_millis(2);
+/// Delay after output could not be read.
+const READ_RETRY: Duration = Duration::from_secs(1);
 /// Changes of size that a receiver may lag behind.
 const RESIZE_QUEUE: usize = 64;
 
@@ -245,10 +247,10 @@ async fn follow_output(
             // Readers of this output run first, and a burst is painted at once.
             pause(PAINT_DELAY).await;
             let inline = try_lock(&session).is_some_and(|held| held.is_quickly_painted(at));
-            let (screens, session) = (screens.clone(), session.clone());
+            let (all, own) = (screens.clone(), session.clone());
             let work = move || {
-                let painted = screens.catch_up(id, &mut lock(&session), at);
-                screens.mark_used(id);
+                let painted = all.catch_up(id, &mut lock(&own), at);
+                all.mark_used(id);
                 painted
             };
             let painted = if inline {
@@ -259,7 +261,8 @@ async fn follow_output(
             };
             if let Err(fault) = painted {
                 tracing::warn!("the log of {id} cannot be read: {fault}");
-                break;
+                pause(READ_RETRY).await;
+                at = lock(&session).at;
             }
         }
     }
