@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use abide::tools::Context;
 use abide_core::Agent;
 use serde_json::json;
 
@@ -396,5 +397,27 @@ fn eof_closes_the_input_of_a_session_without_a_terminal() {
             refused.text
         );
         session.kill().await;
+    });
+}
+
+#[test]
+fn replayed_input_is_not_typed_again_though_bracketed_paste_is_on_by_now() {
+    with_engine(|engine| async move {
+        let command = r"stty raw -echo; echo ready; head -c 3 | od -An -c; printf '\033[?2004h\npaste on\n'; \
+                        head -c 1 | od -An -c; echo over";
+        let session = engine.start(command, json!({})).await;
+        session.until("ready").await;
+        let context = || Context {
+            request_key: Some("k".into()),
+            ..engine.context()
+        };
+        let send = json!({"action": "send_input", "session_id": session.id, "input": "a\nb"});
+        for _ in 0..2 {
+            let sent = engine.call_as(context(), "terminal_session", send.clone());
+            assert!(!sent.await.is_error());
+            session.shows("paste on").await;
+        }
+        let rest = session.answer("z", "over").await;
+        assert!(rest.contains(" z"), "{rest}");
     });
 }

@@ -68,15 +68,26 @@ impl ActionRunner {
     pub(super) async fn send(&self, session_ref: &SessionRef, send: Send) -> FinishedAction {
         let view = self.session(session_ref)?;
         let record = self.handle.daemon_record(view.id);
-        let request = self.request_name("input");
+        let (plain, pasted) = (self.request_name("input"), self.request_name("paste"));
+        let was_pasted = record.has_begun(&pasted);
+        let is_known = was_pasted || record.has_begun(&plain);
         let runs = view.is_running();
-        match runs {
-            true => record.begin_request(&request),
-            false if record.has_begun(&request) => {}
-            false => return Err(ended(view.id)),
+        if !runs && !is_known {
+            return Err(ended(view.id));
         }
         let mut guard = self.attend(&view).await;
-        let Input { bytes, end } = self.input(&view, &send).await?;
+        let mut modes = self.modes(&view).await;
+        if is_known {
+            // The keeper counts the bytes that it has received, so a replay must send the same bytes.
+            modes.bracketed_paste = was_pasted;
+        } else {
+            record.begin_request(if modes.bracketed_paste {
+                &pasted
+            } else {
+                &plain
+            });
+        }
+        let Input { bytes, end } = input(&view, &send, modes)?;
         let log = Log::open(&view.folder).with_written(view.bytes());
         let (sent_at, _) = log.extent().map_err(unreadable)?;
         let dropped = self.handle.keepers().dropped_input(view.id);
@@ -134,38 +145,6 @@ impl ActionRunner {
         modes.unwrap_or_default()
     }
 
-    /// Bytes that a terminal would send for the input; without a terminal, the text itself.
-    async fn input(&self, view: &SessionView, send: &Send) -> Result<Input, ActionError> {
-        let mut end = false;
-        let modes = self.modes(view).await;
-        let mut bytes = if view.pty {
-            keys::typed(&send.input, modes)
-        } else {
-            send.input.clone().into_bytes()
-        };
-        for key in &send.keys {
-            let key = keys::key(key, modes).map_err(|e| ActionError::conflict(e.to_string()))?;
-            if end {
-                return Err(ActionError::conflict(
-                    "`keys`: eof closes the input of a session without a terminal, so it must be the last key",
-                ));
-            }
-            if !view.pty && key == keys::INTERRUPT {
-                return Err(ActionError::conflict(
-                    "`keys`: ctrl-c does nothing in a session without a terminal; send the signal INT instead",
-                ));
-            }
-            if !view.pty && key == keys::END_OF_FILE {
-                end = true;
-                continue;
-            }
-            // Without a terminal there is no line discipline to turn the carriage return of Enter into a newline.
-            let enter = !view.pty && key == b"\r";
-            bytes.extend_from_slice(if enter { b"\n" } else { &key });
-        }
-        Ok(Input { bytes, end })
-    }
-
     /// Sends input, no faster than the program reads it.
     async fn send_paced(&self, view: &SessionView, bytes: &[u8]) -> Result<(), ActionError> {
         let mut sent = 0;
@@ -193,4 +172,35 @@ impl ActionRunner {
         }
         Ok(())
     }
+}
+
+/// Bytes that a terminal would send for the input; without a terminal, the text itself.
+fn input(view: &SessionView, send: &Send, modes: Modes) -> Result<Input, ActionError> {
+    let mut end = false;
+    let mut bytes = if view.pty {
+        keys::typed(&send.input, modes)
+    } else {
+        send.input.clone().into_bytes()
+    };
+    for key in &send.keys {
+        let key = keys::key(key, modes).map_err(|e| ActionError::conflict(e.to_string()))?;
+        if end {
+            return Err(ActionError::conflict(
+                "`keys`: eof closes the input of a session without a terminal, so it must be the last key",
+            ));
+        }
+        if !view.pty && key == keys::INTERRUPT {
+            return Err(ActionError::conflict(
+                "`keys`: ctrl-c does nothing in a session without a terminal; send the signal INT instead",
+            ));
+        }
+        if !view.pty && key == keys::END_OF_FILE {
+            end = true;
+            continue;
+        }
+        // Without a terminal there is no line discipline to turn the carriage return of Enter into a newline.
+        let enter = !view.pty && key == b"\r";
+        bytes.extend_from_slice(if enter { b"\n" } else { &key });
+    }
+    Ok(Input { bytes, end })
 }
