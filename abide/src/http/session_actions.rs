@@ -17,6 +17,7 @@ use super::problem::Problem;
 use super::requester::Requester;
 use super::run_request::PtySize;
 use super::sessions::{session_from, session_name};
+use crate::keys;
 use crate::signals;
 use crate::tools;
 use abide_engine::SessionView;
@@ -227,18 +228,21 @@ pub async fn input(
     let view = requester.session(&state, &id)?;
     let _activity = state.handle.keep_active(requester.caller(), view.id).await;
     let mut written = 0;
+    let once = |from: usize| {
+        let (key, from) = (key.clone()?, from as u64);
+        Some(InputKey { key, from })
+    };
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
         let part = part.map_err(|_| Problem::bad_input("cannot read the body"))?;
         check_running(&*requester.session(&state, &id)?)?;
-        let once = key.as_ref().map(|key| InputKey {
-            key: key.clone(),
-            from: written as u64,
-        });
-        write_input(&state, view.id, &part, once).await?;
+        write_input(&state, view.id, &part, once(written)).await?;
         written += part.len();
     }
-    if eof {
+    if eof && view.pty {
+        // Typed like the rest, so that a request that is sent again does not type it twice.
+        write_input(&state, view.id, keys::END_OF_FILE, once(written)).await?;
+    } else if eof {
         state.handle.keepers().send(view.id, &ToKeeper::CloseInput);
     }
     Ok(JsonResponse(WrittenBytes { written }))

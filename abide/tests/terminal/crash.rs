@@ -138,3 +138,27 @@ fn secrets_stay_hidden() {
     }
     call(&abide, json!({"action": "kill", "session_id": lived}));
 }
+
+#[test]
+fn repeated_end_of_input_is_typed_once() {
+    let abide = Abide::started();
+    let id = started(
+        &abide,
+        "stty raw -echo; echo ready; head -c 5 | od -An -c; echo over",
+    );
+    until(&abide, &id, "ready");
+    for query in ["?eof=true&key=a", "?eof=true&key=a", "?key=b"] {
+        let path = format!("/v1/sessions/{id}/input{query}");
+        let written = abide.post(&path, &json!({})).body;
+        assert_eq!(written["written"], 2, "{written}");
+    }
+    let read = until(&abide, &id, "over");
+    let text = read["text"].as_str().expect("text");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert!(
+        words
+            .windows(5)
+            .any(|typed| typed == ["{", "}", "004", "{", "}"]),
+        "{text}"
+    );
+}
