@@ -169,15 +169,15 @@ fn find(
     let mut open = handle.published().questions();
     open.sort_by_key(|question| (question.state.asked, question.id));
     open.into_iter().find_map(|question| {
-        let key = match question.state.held() {
+        let keys = match question.state.held() {
             Some(held) if held.approval.person_only => return None,
-            Some(held) => held.key.clone(),
+            Some(held) => held.keys.clone(),
             None => {
                 let view = handle.published().session(question.state.session())?;
-                view.state.key.clone()
+                view.state.keys.clone()
             }
-        }?;
-        let own = front_of(&key.0) == Some(front);
+        };
+        let own = keys.iter().any(|key| front_of(&key.0) == Some(front));
         let claim = own.then(|| shown.claim(&question)).flatten()?;
         Some((question, claim))
     })

@@ -228,6 +228,27 @@ fn command_approved_just_before_a_crash_is_started_once() {
     assert_eq!(home.lines("runs"), 1);
 }
 
+#[test]
+fn replayed_call_that_joined_a_question_gets_its_session_after_a_crash() {
+    let home = configured(Home::new());
+    let mut client = Client::start(&home, NO_PERSON);
+    let mut start = |key: &str| {
+        let command = "touch made; echo ran >> runs; cat";
+        let start = json!({"action": "start", "command": command, "idempotency_key": key});
+        client.call("terminal_session", start)["structuredContent"].clone()
+    };
+    let (first, joined) = (start("a"), start("b"));
+    assert_eq!(joined["status"], "held", "{joined}");
+    assert_eq!(joined["question_id"], first["question_id"]);
+    let question = first["question_id"].as_str().expect("an id");
+    let answered = home.command(["answer", question, "once"]).output();
+    assert!(answered.expect("abide answer").status.success());
+    assert_eq!(start("a")["session_id"], first["session_id"]);
+    home.kill_daemon();
+    assert_eq!(start("b")["session_id"], first["session_id"]);
+    assert_eq!(home.lines("runs"), 1);
+}
+
 const REFUSED: &str = "[[policy.rule]]\nrun = [\"cat\"]\ndo = \"deny\"\nwhy = \"no\"\n";
 
 #[test]

@@ -24,8 +24,8 @@ pub struct HeldCommand {
     pub idle: Option<Millis>,
     /// Inactivity limit.
     pub inactivity: Option<Millis>,
-    /// Idempotency key.
-    pub key: Option<Key>,
+    /// Idempotency keys of the calls that want it: one that is replayed leads to the same session.
+    pub keys: Vec<Key>,
     /// Reason of the question.
     pub approval: Arc<Approval>,
 }

@@ -10,6 +10,8 @@ pub const RUNNING_SESSIONS: usize = 16_384;
 pub const SESSIONS: usize = 262_144;
 /// Maximum number of ended sessions that retention keeps, regardless of age and size.
 pub const KEPT_SESSIONS: usize = 98_304;
+/// Maximum number of idempotency keys of one command, at most 255 in its stored form.
+pub const KEYS_PER_COMMAND: usize = 64;
 /// Number of closed questions that are remembered, so that the refusal of a late answer can name the first one.
 pub const CLOSED_QUESTIONS: usize = 1_024;
 /// Maximum number of commands that wait for the answer of a person.

@@ -16,8 +16,8 @@ pub struct Session {
     pub conversation: Option<Conversation>,
     /// Command as given.
     pub command: Arc<str>,
-    /// Idempotency key of its start, if any.
-    pub key: Option<Key>,
+    /// Idempotency keys of its start: of each call that asked for it.
+    pub keys: Vec<Key>,
     /// Cause of its start.
     pub started_by: StartedBy,
     /// Time of its creation.
@@ -44,14 +44,14 @@ impl Session {
         agent: Agent,
         conversation: Option<Conversation>,
         command: Arc<str>,
-        key: Option<Key>,
+        keys: Vec<Key>,
         created: Wall,
     ) -> Self {
         Session {
             agent,
             conversation,
             command,
-            key,
+            keys,
             started_by: StartedBy::Call,
             created,
             idle: None,

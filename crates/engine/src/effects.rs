@@ -362,7 +362,7 @@ impl Performer {
                 inactivity_ms: session.inactivity.map(|limit| limit.0),
                 log_quota: config.log_quota,
                 created_wall_ms: created.0,
-                key: session.key.as_ref().map(|key| key.0.to_string()),
+                keys: session.keys.iter().map(|key| key.0.to_string()).collect(),
                 conversation: session.conversation.as_ref().map(|of| of.0.to_string()),
                 started_by: session.started_by.name(),
                 name: launch.name.map(|name| name.as_str().to_owned()),

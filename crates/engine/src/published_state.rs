@@ -195,7 +195,7 @@ impl PublishedState {
         let questions = lock(&self.questions);
         let mut held = questions.values().filter(|question| {
             question.state.held().is_some_and(|held| {
-                held.agent == *agent && held.key.as_ref() == Some(key) && *held.command == *command
+                held.agent == *agent && held.keys.contains(key) && *held.command == *command
             })
         });
         held.next().map(|question| question.state.session())
@@ -227,8 +227,13 @@ impl PublishedState {
         if let Some(before) = sessions.get(&id) {
             view.name.clone_from(&before.name);
             view.readers = before.readers.clone();
-        } else if let Some(key) = view.state.key.clone() {
-            lock(&self.keys).insert((view.state.agent.clone(), key), id);
+        } else if !view.state.keys.is_empty() {
+            let names = view
+                .state
+                .keys
+                .iter()
+                .map(|key| (view.state.agent.clone(), key.clone()));
+            lock(&self.keys).extend(names.map(|name| (name, id)));
         }
         sessions.insert(id, Arc::new(view));
         if is_over {
@@ -271,16 +276,15 @@ impl PublishedState {
     }
 
     pub(super) fn forget(&self, id: SessionId) {
-        let view = lock(&self.sessions).remove(&id);
-        let Some(name) = view.and_then(|view| {
-            let key = view.state.key.clone()?;
-            Some((view.state.agent.clone(), key))
-        }) else {
+        let Some(view) = lock(&self.sessions).remove(&id) else {
             return;
         };
         let mut keys = lock(&self.keys);
-        if keys.get(&name) == Some(&id) {
-            keys.remove(&name);
+        for key in &view.state.keys {
+            let name = (view.state.agent.clone(), key.clone());
+            if keys.get(&name) == Some(&id) {
+                keys.remove(&name);
+            }
         }
     }
 
@@ -359,7 +363,7 @@ impl SessionView {
                 agent: Agent("ann".into()),
                 conversation: None,
                 command: "serve".into(),
-                key: None,
+                keys: Vec::new(),
                 started_by: abide_core::session::StartedBy::Call,
                 created,
                 idle: None,

@@ -64,6 +64,16 @@ impl Encoder<'_> {
         }
     }
 
+    /// At most 255 texts.
+    pub(super) fn texts(&mut self, values: &[String]) -> &mut Self {
+        let count = u8::try_from(values.len()).unwrap_or(u8::MAX);
+        self.u8(count);
+        for value in &values[..count.into()] {
+            self.bytes(value.as_bytes());
+        }
+        self
+    }
+
     pub(super) fn sandboxed(&mut self, sandboxed: &Sandboxed) -> &mut Self {
         let gaps: Vec<u8> = sandboxed.gaps.iter().map(|gap| gap.code()).collect();
         self.u8(sandboxed.by.code()).bytes(&gaps)
@@ -142,6 +152,11 @@ impl<'a> Decoder<'a> {
             0 => Ok(None),
             _ => self.text().map(Some),
         }
+    }
+
+    /// At most 255 texts.
+    pub fn texts(&mut self) -> Result<Vec<String>, Malformed> {
+        (0..self.u8()?).map(|_| self.text()).collect()
     }
 
     /// A list: its length, and its elements as `one` reads them.

@@ -98,8 +98,10 @@ impl Meta {
         }
         lines.number("log_quota", launch.log_quota);
         lines.number("created_wall_ms", launch.created_wall_ms);
+        for key in &launch.keys {
+            lines.bytes("key", key.as_bytes());
+        }
         for (name, text) in [
-            ("key", &launch.key),
             ("conversation", &launch.conversation),
             ("started_by", &launch.started_by),
             ("name", &launch.name),
@@ -562,7 +564,7 @@ impl<'a> Fields<'a> {
             inactivity_ms: self.number("inactivity_ms"),
             log_quota: self.number("log_quota").unwrap_or(0),
             created_wall_ms: self.number("created_wall_ms").unwrap_or(0),
-            key: self.text("key"),
+            keys: self.texts("key"),
             conversation: self.text("conversation"),
             started_by: self.text("started_by"),
             name: self.text("name"),
@@ -591,22 +593,33 @@ impl<'a> Fields<'a> {
         String::from_utf8(self.bytes(name)?).ok()
     }
 
-    fn bytes(&self, name: &str) -> Option<Vec<u8>> {
-        let mut rest = self.raw(name)?.as_bytes();
-        let mut out = Vec::with_capacity(rest.len());
-        while let Some((&byte, after)) = rest.split_first() {
-            rest = after;
-            if byte != b'\\' {
-                out.push(byte);
-            } else if let Some(after) = rest.strip_prefix(b"\\") {
-                out.push(b'\\');
-                rest = after;
-            } else {
-                let (hex, after) = rest.split_at_checked(2)?;
-                out.push(u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?);
-                rest = after;
-            }
-        }
-        Some(out)
+    /// Texts of a field that is there several times.
+    fn texts(&self, name: &str) -> Vec<String> {
+        let values = self.0.iter().filter(|(key, _)| *key == name);
+        let texts = values.filter_map(|(_, value)| String::from_utf8(unescaped(value)?).ok());
+        texts.collect()
     }
+
+    fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        unescaped(self.raw(name)?)
+    }
+}
+
+fn unescaped(text: &str) -> Option<Vec<u8>> {
+    let mut rest = text.as_bytes();
+    let mut out = Vec::with_capacity(rest.len());
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'\\' {
+            out.push(byte);
+        } else if let Some(after) = rest.strip_prefix(b"\\") {
+            out.push(b'\\');
+            rest = after;
+        } else {
+            let (hex, after) = rest.split_at_checked(2)?;
+            out.push(u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?);
+            rest = after;
+        }
+    }
+    Some(out)
 }

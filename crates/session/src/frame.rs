@@ -463,7 +463,7 @@ mod tests {
                 inactivity_ms: Some(u64::MAX),
                 log_quota: 1 << 28,
                 created_wall_ms: 7,
-                key: Some("k".into()),
+                keys: vec!["k".into(), "l".into()],
                 conversation: Some("c".into()),
                 started_by: Some("timer_00000001".into()),
                 name: Some("build".into()),

@@ -52,8 +52,8 @@ pub struct LaunchRecord {
     pub log_quota: u64,
     /// Wall time of the creation of the session.
     pub created_wall_ms: u64,
-    /// Idempotency key of the start.
-    pub key: Option<String>,
+    /// Idempotency keys of the start, at most 255.
+    pub keys: Vec<String>,
     /// Conversation in which the session was started.
     pub conversation: Option<String>,
     /// The timer or waker that started the session, if no call did.
@@ -200,7 +200,7 @@ impl Launch {
             .maybe_u64(record.inactivity_ms)
             .u64(record.log_quota)
             .u64(record.created_wall_ms);
-        to.maybe_text(record.key.as_deref())
+        to.texts(&record.keys)
             .maybe_text(record.conversation.as_deref())
             .maybe_text(record.started_by.as_deref())
             .maybe_text(record.name.as_deref())
@@ -249,7 +249,7 @@ impl Launch {
             inactivity_ms: from.maybe_u64()?,
             log_quota: from.u64()?,
             created_wall_ms: from.u64()?,
-            key: from.maybe_text()?,
+            keys: from.texts()?,
             conversation: from.maybe_text()?,
             started_by: from.maybe_text()?,
             name: from.maybe_text()?,

@@ -43,7 +43,7 @@ prop_compose! {
                 inactivity_ms: limits.2,
                 log_quota: limits.3,
                 created_wall_ms: limits.4,
-                key: optional.0.clone(),
+                keys: optional.0.iter().flat_map(|key| [key.clone(), key.repeat(2)]).collect(),
                 conversation: optional.0.clone(),
                 name: optional.0,
                 started_by: None,

@@ -191,7 +191,13 @@ impl Engine {
         let session = Session {
             idle: run.idle,
             inactivity: run.inactivity,
-            ..Session::starting(agent, conversation, run.command, run.key, step.now.wall)
+            ..Session::starting(
+                agent,
+                conversation,
+                run.command,
+                run.key.into_iter().collect(),
+                step.now.wall,
+            )
         };
         self.start(step, wait, session, run.deadline)
     }

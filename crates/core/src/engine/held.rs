@@ -50,7 +50,12 @@ impl Engine {
         let until = step.now.mono + limit;
         let equal = self.equal_question(&agent, &conversation, &run, &approval);
         let (question, session) = match equal {
-            Some(open) => open,
+            Some((question, session)) => {
+                if let Some(key) = run.key {
+                    self.add_key(step, question, key);
+                }
+                (question, session)
+            }
             None => {
                 self.may_ask(step.now.mono, &agent)?;
                 let held = HeldCommand {
@@ -60,7 +65,7 @@ impl Engine {
                     deadline: run.deadline,
                     idle: run.idle,
                     inactivity: run.inactivity,
-                    key: run.key,
+                    keys: run.key.into_iter().collect(),
                     approval,
                 };
                 (self.ask_about(step, wait.session, held), wait.session)
@@ -83,7 +88,7 @@ impl Engine {
         };
         for (session, question) in &self.held {
             let held = self.questions.get(*question).and_then(Question::held);
-            if held.is_some_and(|held| held.agent == *agent && held.key.as_ref() == Some(key)) {
+            if held.is_some_and(|held| held.agent == *agent && held.keys.contains(key)) {
                 return match held.is_some_and(|held| held.command == run.command) {
                     true => Ok(Some((*question, *session))),
                     false => Err(Refusal::KeyReused(key.clone())),
@@ -162,6 +167,23 @@ impl Engine {
         step.push(Effect::Record(Record::Asked { question, state }));
         step.push(Effect::Ask { question });
         question
+    }
+
+    /// Adds the key of another call that wants the command. Of too many, the keys of the first call and of the last ones
+    /// stay: those of calls in between were answered long ago.
+    fn add_key(&mut self, step: &mut Step<'_>, question: QuestionId, key: Key) {
+        let Some(mut state) = self.questions.get(question).cloned() else {
+            return;
+        };
+        if let Subject::Command { held, .. } = &mut state.subject {
+            let keys = &mut Arc::make_mut(held).keys;
+            if keys.len() == limit::KEYS_PER_COMMAND {
+                keys.remove(1);
+            }
+            keys.push(key);
+        }
+        self.questions.reopen(question, state.clone());
+        step.push(Effect::Record(Record::Asked { question, state }));
     }
 
     fn set_expiry(&mut self, step: &Step<'_>, question: QuestionId, asked: Wall) {
@@ -325,7 +347,6 @@ impl Engine {
         held: Arc<HeldCommand>,
     ) {
         self.forget_held(id, question);
-        let key = held.key.clone().unwrap_or_else(|| key_of(question));
         let session = Session {
             idle: held.idle,
             inactivity: held.inactivity,
@@ -333,7 +354,7 @@ impl Engine {
                 held.agent.clone(),
                 held.conversation.clone(),
                 held.command.clone(),
-                Some(key),
+                keys_of(question, &held),
                 step.now.wall,
             )
         };
@@ -510,9 +531,9 @@ impl Engine {
     }
 
     fn was_started(&self, question: QuestionId, session: SessionId, held: &HeldCommand) -> bool {
-        let key = held.key.clone().unwrap_or_else(|| key_of(question));
-        let by_key = self.keys.contains_key(&(held.agent.clone(), key));
-        by_key || self.sessions.contains_key(&session)
+        let mut keys = keys_of(question, held).into_iter();
+        keys.any(|key| self.keys.contains_key(&(held.agent.clone(), key)))
+            || self.sessions.contains_key(&session)
     }
 
     /// Records that the command of a session was started, or could not be: it is not started again.
@@ -523,7 +544,10 @@ impl Engine {
     }
 }
 
-/// Key of a command whose caller gave none.
-fn key_of(question: QuestionId) -> Key {
-    Key(format!("held:{question}").into())
+/// Keys of a command, or one of its own if its callers gave none.
+fn keys_of(question: QuestionId, held: &HeldCommand) -> Vec<Key> {
+    match held.keys.is_empty() {
+        true => [Key(format!("held:{question}").into())].into(),
+        false => held.keys.clone(),
+    }
 }

@@ -38,8 +38,8 @@ impl Engine {
 
     /// Adds a session to the tables.
     pub(super) fn keep(&mut self, id: SessionId, entry: SessionState) {
-        if let Some(key) = entry.session.key.clone() {
-            let name = (entry.session.agent.clone(), key);
+        for key in &entry.session.keys {
+            let name = (entry.session.agent.clone(), key.clone());
             self.keys.entry(name).or_insert(id);
         }
         self.running += usize::from(entry.leader_runs());
@@ -119,8 +119,8 @@ impl Engine {
                 self.alarms
                     .retain(|(_, alarm)| *alarm != ending_undelivered);
             }
-            if let Some(key) = entry.session.key {
-                let name = (entry.session.agent, key);
+            for key in entry.session.keys {
+                let name = (entry.session.agent.clone(), key);
                 if self.keys.get(&name) == Some(id) {
                     self.keys.remove(&name);
                 }

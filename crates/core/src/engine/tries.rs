@@ -57,7 +57,7 @@ impl Engine {
         }
         let session = Session {
             started_by: once.started_by,
-            ..Session::starting(agent, None, once.command, Some(once.key), step.now.wall)
+            ..Session::starting(agent, None, once.command, [once.key].into(), step.now.wall)
         };
         self.start(step, wait, session, Some(once.deadline))
     }
@@ -125,7 +125,12 @@ impl Engine {
         let mut tries = Vec::new();
         for (id, entry) in &self.sessions {
             let session = &entry.session;
-            let Some(key) = session.key.clone().filter(|_| session.started_by.is_try()) else {
+            let Some(key) = session
+                .keys
+                .first()
+                .cloned()
+                .filter(|_| session.started_by.is_try())
+            else {
                 continue;
             };
             let name = (session.agent.clone(), key);

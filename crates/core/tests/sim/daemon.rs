@@ -144,8 +144,8 @@ impl Sim {
             .expect("a session that starts")
             .clone();
         assert!(!self.keepers.contains_key(&id), "{id} was started twice");
-        if let Some(key) = given.key.clone() {
-            let name = (given.agent.clone(), key);
+        for key in &given.keys {
+            let name = (given.agent.clone(), key.clone());
             let first = self.keys.insert(name, id);
             assert!(first.is_none(), "{id} is the second start under its key");
         }

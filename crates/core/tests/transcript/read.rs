@@ -251,7 +251,11 @@ fn found(words: &mut Words, stage: &Stage) -> Result<Event, String> {
         agent: Agent(by.into()),
         conversation: words.conversation(),
         command: words.next()?.into(),
-        key: words.value("key").map(|key| Key(key.into())),
+        keys: words
+            .value("key")
+            .map(|key| Key(key.into()))
+            .into_iter()
+            .collect(),
         started_by: StartedBy::from_name(words.value("started").as_deref()),
         created: stage.now.wall,
         idle: words.time("idle")?,
@@ -282,7 +286,11 @@ fn held(words: &mut Words) -> Result<HeldCommand, String> {
         deadline: None,
         idle: None,
         inactivity: None,
-        key: words.value("key").map(|key| Key(key.into())),
+        keys: words
+            .value("key")
+            .map(|key| Key(key.into()))
+            .into_iter()
+            .collect(),
         approval,
     })
 }

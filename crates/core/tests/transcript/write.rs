@@ -16,7 +16,9 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
             let about = match &state.subject {
                 Subject::Idle { session, idle } => format!("{} idle={idle}", name(*session)),
                 Subject::Command { session, held } => {
-                    format!("{} command={:?}", name(*session), held.command)
+                    let keys = held.keys.iter().map(|key| format!(" key={}", key.0));
+                    let keys: String = keys.collect();
+                    format!("{} command={:?}{keys}", name(*session), held.command)
                 }
                 Subject::Connection {
                     session,

@@ -286,7 +286,9 @@ fn recovered_session(
         agent: Agent(meta.launch.agent.as_str().into()),
         command: String::from_utf8_lossy(&meta.launch.command).into(),
         conversation: (meta.launch.conversation.as_deref()).map(|of| Conversation(of.into())),
-        key: meta.launch.key.as_deref().map(|key| Key(key.into())),
+        keys: (meta.launch.keys.iter())
+            .map(|key| Key(key.as_str().into()))
+            .collect(),
         started_by: StartedBy::from_name(meta.launch.started_by.as_deref()),
         created: Wall(meta.launch.created_wall_ms),
         idle: limits.idle,

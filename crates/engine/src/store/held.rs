@@ -25,7 +25,8 @@ struct CommandRow {
     deadline_ms: Option<u64>,
     idle_ms: Option<u64>,
     inactivity_ms: Option<u64>,
-    key: Option<String>,
+    #[serde(default)]
+    keys: Vec<String>,
     folder: String,
     part: String,
     rule: String,
@@ -60,7 +61,7 @@ pub(super) fn text(held: &HeldCommand) -> String {
         deadline_ms: held.deadline.map(|limit| limit.0),
         idle_ms: held.idle.map(|limit| limit.0),
         inactivity_ms: held.inactivity.map(|limit| limit.0),
-        key: held.key.as_ref().map(|key| key.0.to_string()),
+        keys: held.keys.iter().map(|key| key.0.to_string()).collect(),
         folder: approval.folder.to_string(),
         part: approval.part.to_string(),
         rule: approval.rule.to_string(),
@@ -98,7 +99,7 @@ pub(super) fn command(text: &str, launch: Vec<u8>) -> Option<HeldCommand> {
         deadline: row.deadline_ms.map(Millis),
         idle: row.idle_ms.map(Millis),
         inactivity: row.inactivity_ms.map(Millis),
-        key: row.key.map(|key| Key(key.into())),
+        keys: row.keys.into_iter().map(|key| Key(key.into())).collect(),
         approval: Arc::new(approval),
     })
 }

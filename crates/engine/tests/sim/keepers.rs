@@ -181,7 +181,9 @@ impl KeeperControl for Connections {
             agent: Agent(launch.record.agent.as_str().into()),
             conversation: None,
             command: text(&launch.record.command).into(),
-            key: launch.record.key.map(|key| Key(key.into())),
+            keys: (launch.record.keys.into_iter())
+                .map(|key| Key(key.into()))
+                .collect(),
             started_by: StartedBy::Call,
             created: Wall(launch.record.created_wall_ms),
             idle: launch.record.idle_ms.map(Millis),
