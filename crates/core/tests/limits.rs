@@ -136,7 +136,7 @@ fn stored_sessions_are_limited() {
             agent: Agent::default(),
             conversation: None,
             command: "true".into(),
-            key: None,
+            keys: Vec::new(),
             started_by: StartedBy::Call,
             created: Wall(0),
             idle: None,

@@ -201,9 +201,9 @@ impl KeeperControl for Connections {
         if &*given.command == super::callers::HELD {
             book.held_command_started(id);
         }
-        if let Some(key) = &given.key {
+        for key in &given.keys {
             let same = |keeper: &Keeper| {
-                keeper.given.agent == given.agent && keeper.given.key.as_ref() == Some(key)
+                keeper.given.agent == given.agent && keeper.given.keys.contains(key)
             };
             let before = keepers.ids(same);
             assert!(before.is_empty(), "{key:?} of {before:?} started {id} too");
