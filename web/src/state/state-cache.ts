@@ -79,7 +79,8 @@ export class StateCache {
   private loading: Promise<void> | undefined;
   private again = false;
   private endedSessions = 0;
-  private timesRead = 0;
+  /** How often all lists were fetched. */
+  readonly timesRead = new Value(0);
   private readingTimers: Promise<void> | undefined;
   private timersAgain = false;
   private onQuestion: (question: Question) => void = () => undefined;
@@ -107,7 +108,7 @@ export class StateCache {
         get<Page & { timers: Timer[] }>(withQuery('/v1/timers', { sort: 'remaining', limit: FIRST })),
         get<Page & { messages: Message[] }>(withQuery('/v1/messages', { limit: FIRST })),
       ]);
-      if (this.timesRead > 0) return;
+      if (this.timesRead.get() > 0) return;
       this.questions.replace(questions.questions, newer);
       this.sessions.replace([...recent.sessions, ...running.sessions], newer);
       for (const session of running.sessions) this.putPulseOf(session, newer);
@@ -185,7 +186,7 @@ export class StateCache {
     const unannounced = questions.questions.filter(({ question_id }) => !newer.has(question_id) && !this.questions.get(question_id));
     this.questions.replace(questions.questions, newer);
     // A person who opens the page sees the open questions. A page that is open already announces the new ones.
-    if (this.timesRead > 0) unannounced.forEach((question) => this.onQuestion(question));
+    if (this.timesRead.get() > 0) unannounced.forEach((question) => this.onQuestion(question));
     // Running sessions come last: for a session in both lists, this entry has more fields.
     this.sessions.replace([...recent.sessions, ...running], newer);
     for (const session of running) this.putPulseOf(session, newer);
@@ -196,7 +197,7 @@ export class StateCache {
     this.olderSessions = recent.next ?? null;
     this.olderMessages = messages.next ?? null;
     this.endedSessions = 0;
-    this.timesRead += 1;
+    this.timesRead.set(this.timesRead.get() + 1);
     // Timers may have ended without an event.
     this.endedTimers.set(this.endedTimers.get() + 1);
   }
@@ -265,12 +266,12 @@ export class StateCache {
    * outdated. After an error `again` restores the cursor.
    */
   private async older<T>(asked: Promise<T>, again: () => void): Promise<T | undefined> {
-    const { timesRead } = this;
+    const timesRead = this.timesRead.get();
     try {
       const page = await asked;
-      return timesRead === this.timesRead ? page : undefined;
+      return timesRead === this.timesRead.get() ? page : undefined;
     } catch (fault) {
-      if (timesRead === this.timesRead) again();
+      if (timesRead === this.timesRead.get()) again();
       throw fault;
     }
   }

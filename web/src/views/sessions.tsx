@@ -9,6 +9,7 @@ import type { KeyedStore } from '../state/keyed-store';
 import { ordered } from '../state/order';
 import { useParam } from '../state/route';
 import { useIds, useEntry } from '../state/use';
+import { useValue } from '../state/value';
 import { isAlive, isCheck, type Match, type Session } from '../wire';
 import { AgentFilter } from '../parts/agent-filter';
 import { Empty, CommandExample } from '../parts/empty';
@@ -126,10 +127,11 @@ function List({ words, which, agent }: { words: string; which: Which; agent: str
   const height = useRowHeight(60, 104);
   const onEnd = useMoreSessions(ids.length);
   useOlderOnes(words === '' ? agent : words);
+  const timesRead = useValue(stateCache.timesRead);
   // A filter may match older sessions only.
   useEffect(() => {
     if (ids.length === 0) onEnd();
-  }, [ids.length, onEnd, which, agent, words]);
+  }, [ids.length, onEnd, timesRead]);
   if (ids.length === 0) {
     return words === '' && agent === '' && (which === 'all' || which === 'running') ? (
       <Empty title="No sessions yet">
@@ -182,6 +184,7 @@ function useMoreSessions(length: number): () => void {
 
 /** Fetches matching sessions that are not in the cache. */
 function useOlderOnes(words: string): void {
+  const timesRead = useValue(stateCache.timesRead);
   useEffect(() => {
     if (words === '') return;
     const stop = new AbortController();
@@ -199,7 +202,7 @@ function useOlderOnes(words: string): void {
       clearTimeout(timer);
       stop.abort();
     };
-  }, [words]);
+  }, [words, timesRead]);
 }
 
 function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
