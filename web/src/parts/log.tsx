@@ -198,6 +198,7 @@ interface ListProps {
 function List({ ref, pages, total, wrap, times, chosen, following, onFollowing, onChoose }: ListProps) {
   const box = useRef<HTMLDivElement>(null);
   const block = useRef<HTMLDivElement>(null);
+  const lastTop = useRef(0);
   const [place, setPlace] = useState({ top: 0, height: 600 });
   const whole = total <= WHOLE;
   const at = whole ? { from: 0, to: total, anchor: 0, part: 0, y: 0 } : windowAt(place.top, place.height, total);
@@ -303,9 +304,14 @@ function List({ ref, pages, total, wrap, times, chosen, following, onFollowing, 
       tabIndex={0}
       role="group"
       aria-label="Lines"
-      onScroll={() => {
+      onScroll={({ currentTarget: { scrollTop } }) => {
+        const isUp = scrollTop < lastTop.current;
+        lastTop.current = scrollTop;
         look();
-        onFollowing(isAtEnd());
+        if (isAtEnd()) onFollowing(true);
+        else if (isUp) onFollowing(false);
+        // The log has grown since it was scrolled to its end.
+        else if (following) toEnd();
       }}
     >
       <div className="log-list" style={whole ? undefined : { height: listHeight(total) }}>
