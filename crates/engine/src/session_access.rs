@@ -6,7 +6,7 @@ use std::sync::Arc;
 use abide_core::fleet::MachineId;
 use abide_core::request::Caller;
 use abide_core::session::{Exit, Phase};
-use abide_core::{Agent, Millis, Outcome, Request, SessionId, Try, Wall};
+use abide_core::{Agent, Millis, Outcome, Request, SessionId, TimerId, Try, Wall};
 use futures_util::future::BoxFuture;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -25,6 +25,10 @@ use abide_session::log::tail;
 pub(super) struct SessionAccess(pub Handle);
 
 impl Sessions for SessionAccess {
+    fn try_observed(&self, timer: TimerId) {
+        self.0.published().timer_changed(timer);
+    }
+
     fn ended(&self, session: SessionId) -> BoxFuture<'_, Option<String>> {
         Box::pin(async move {
             let mut changes = self.0.published().follow();

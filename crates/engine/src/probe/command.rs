@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use abide_core::session::StartedBy;
 use abide_core::{End, Exit};
 use abide_output::mask::Mask;
 
@@ -29,6 +30,11 @@ pub(super) async fn until_succeeds(
                 return seen;
             }
             Observation::NotYet(why) => observations.set(format!("`{shown}` {why}")),
+        }
+        if let (Some(sessions), StartedBy::Timer(timer)) =
+            (context.services.sessions.get(), context.owner.started_by)
+        {
+            sessions.try_observed(timer);
         }
         pause(Duration::from_millis(condition.every_ms)).await;
     }

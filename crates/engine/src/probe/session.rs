@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use abide_core::fleet::MachineId;
-use abide_core::{Agent, Ending, SessionId, Wall};
+use abide_core::{Agent, Ending, SessionId, TimerId, Wall};
 use anstream::adapter::StripBytes;
 use futures_util::future::BoxFuture;
 use regex::bytes::Regex;
@@ -41,6 +41,8 @@ pub trait Sessions: Send + Sync {
         owner: &'a Owner,
         leaf: usize,
     ) -> BoxFuture<'a, TryResult>;
+    /// Publishes that the observation of a timer's condition has changed after a try.
+    fn try_observed(&self, timer: TimerId);
     /// Follows the sessions of an agent that could open a port for which it has waited since then.
     fn port_candidates(&self, agent: &Agent, since: Wall) -> Box<dyn PortCandidates>;
 }
