@@ -64,7 +64,7 @@ test('ten thousand timers: a change draws one row, and scrolling leaves rows alo
 
 test('hundreds of sessions: few are drawn, and older ones are loaded while scrolling', async ({ abide, inside: page }) => {
   const run = (n: number) => abide.ask('POST', '/v1/tools/shell', { command: `echo run ${n}` });
-  await abide.timers({ total_duration: 600, until: { command: 'false', every: 500 } });
+  await abide.timers({ total_duration: 600, reason: 'tea', until: { command: 'false', every: 500 } });
   const all = () => abide.ask<{ sessions: object[] }>('GET', '/v1/sessions?include_ended=true');
   await expect.poll(async () => (await all()).sessions.length).toBe(1);
   await run(0);
@@ -81,7 +81,7 @@ test('hundreds of sessions: few are drawn, and older ones are loaded while scrol
   await expect(list.locator('[aria-posinset="260"]')).toContainText('echo run 0');
   expect(await list.getByRole('listitem').count()).toBeLessThan(60);
   // A filter that matches none of the sessions which are loaded first.
-  await page.goto('/sessions?state=checks');
+  await page.goto(`http://${abide.address()}/sessions?state=checks`);
   await expect(page.getByText('1 session', { exact: true })).toBeVisible();
 });
 
