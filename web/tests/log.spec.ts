@@ -160,6 +160,10 @@ test('a growing log is followed until a person scrolls up', async ({ abide, insi
   const follow = page.getByRole('button', { name: 'Follow' });
   await expect(follow).toHaveAttribute('aria-pressed', 'true');
   await expect(text(page, 2_000)).toBeInViewport();
+  // The end stays in sight when the log gets lower.
+  const size = page.viewportSize() ?? { width: 1280, height: 720 };
+  await page.setViewportSize({ width: size.width, height: size.height - 150 });
+  await expect(text(page, 2_000)).toBeInViewport();
   appendFileSync(fifo, Array.from({ length: 100 }, (_, n) => `new ${n}\n`).join(''));
   await expect(text(page, 2_100)).toHaveText('new 99');
   await expect(text(page, 2_100)).toBeInViewport();

@@ -255,7 +255,8 @@ function List({ ref, pages, total, wrap, times, chosen, following, onFollowing, 
   useEffect(() => {
     const element = box.current;
     if (!element) return;
-    const sized = new ResizeObserver(look);
+    // What appears above the log makes it lower, and would hide the last lines of one that is followed.
+    const sized = new ResizeObserver(following ? toEnd : look);
     sized.observe(element);
     // If the list is higher than a browser can scroll, one step of the wheel would skip many lines.
     const wheel = (event: WheelEvent) => {
@@ -269,7 +270,7 @@ function List({ ref, pages, total, wrap, times, chosen, following, onFollowing, 
       sized.disconnect();
       element.removeEventListener('wheel', wheel);
     };
-  }, [look, total]);
+  }, [look, toEnd, following, total]);
 
   useEffect(() => pages.want(from + 1, to), [pages, from, to, pages.version]);
 
