@@ -359,22 +359,10 @@ impl SessionWords for Words {
     }
 
     fn end(&mut self) -> Result<Option<End>, String> {
-        let all = [
-            End::Exited,
-            End::Signaled,
-            End::Deadline,
-            End::IdleDeclined,
-            End::User,
-            End::Agent,
-            End::Inactivity,
-            End::OutOfMemory,
-            End::Sandbox,
-            End::Lost,
-        ];
         let Some(name) = self.value("end") else {
             return Ok(None);
         };
-        let end = all.into_iter().find(|end| end.as_str() == name);
+        let end = End::of_word(&name);
         end.map(Some).ok_or(format!("no such end: {name}"))
     }
 }
