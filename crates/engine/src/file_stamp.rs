@@ -6,7 +6,7 @@ use std::path::Path;
 
 use abide_core::{Millis, Mono};
 
-/// Time for which a file that had text must be empty or missing before that counts. A program that writes the file anew,
+/// Time for which a file that had text must be empty or missing before that counts. A program that rewrites the file,
 /// such as `generate > config.toml`, empties it first, and rules must not get fewer for that moment.
 const EMPTY_GRACE: Millis = Millis(1_000);
 
