@@ -3,6 +3,7 @@
 use abide_core::Millis;
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::{TimerActionArgs, TimerCommand, TimerStartArgs, TimerWaitArgs};
 use super::client;
@@ -156,13 +157,15 @@ impl Standby<'_> {
             standby: self.time,
             purpose,
         };
+        // Received from here on: a Ctrl-C right after the bar appears does not end the program without a word.
+        let mut interrupt = signal(SignalKind::interrupt())?;
         tokio::select! {
             timer = bar.show_during(self.send()) => Ok(Some(timer?)),
-            _ = tokio::signal::ctrl_c() => {
+            _ = interrupt.recv() => {
                 tokio::select! {
                     () = self.tell_left() => {}
                     // A daemon that does not answer is not waited for.
-                    _ = tokio::signal::ctrl_c() => {}
+                    _ = interrupt.recv() => {}
                 }
                 Ok(None)
             }
