@@ -1,5 +1,6 @@
 //! Messages: posting, reading and delivery.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::generations::{UncommittedCall, UncommittedEvent};
@@ -140,12 +141,17 @@ impl Engine {
     /// Hands the messages of this step to calls that wait for messages, and reports the remaining ones with
     /// [`Effect::Posted`], so that wakers and other subscribers can deliver them.
     pub(super) fn deliver_posted(&mut self, step: &mut Step<'_>) {
+        let mut unread = BTreeSet::new();
         for (agent, number) in core::mem::take(&mut self.posted) {
             if !self.tell_readers(step, &agent, number) {
                 let message = self.outbox.id(number);
-                self.release(step, agent.clone());
+                unread.insert(agent.clone());
                 step.push(Effect::Posted { agent, message });
             }
+        }
+        // Once for all messages of an agent, because it looks at all of its unread messages.
+        for agent in unread {
+            self.release(step, agent);
         }
     }
 

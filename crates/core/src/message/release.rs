@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Entry, Outbox, ReadRule, Recipient};
+use super::{Entry, Outbox, ReadRule};
 use crate::conversation::Released;
 use crate::id::Agent;
 use crate::limit;
@@ -11,19 +11,17 @@ use crate::time::Steady;
 impl Outbox {
     /// Releases the unread messages of conversations that have ended. Returns those that were not released before.
     pub fn release(&mut self, agent: &Agent, rule: ReadRule<'_>) -> Vec<u64> {
-        let (agent, conversation) = (agent.clone(), None);
-        let other = Recipient {
-            agent,
-            conversation,
-        };
-        let agent = &other.agent;
-        let entries = self.boxes.get(agent).into_iter().flatten();
-        let is_new =
-            |entry: &Entry| entry.conversation.is_some() && !entry.released && entry.with.is_none();
-        let found = entries.filter(|(_, entry)| is_new(entry) && rule.allows(&other, entry));
-        let found: Vec<(u64, Entry)> = found
-            .map(|(number, entry)| (*number, entry.clone()))
-            .collect();
+        let mut found = Vec::new();
+        for (conversation, numbers) in self.of.get(agent).into_iter().flatten() {
+            let Some(conversation) = conversation else {
+                continue;
+            };
+            let released = rule.conversations.released(rule.now, agent, conversation);
+            let entries = (self.readable(agent, numbers, released))
+                .filter_map(|number| Some((number, self.boxes.get(agent)?.get(&number)?)));
+            let new = entries.filter(|(_, entry)| !entry.released && entry.with.is_none());
+            found.extend(new.map(|(number, entry)| (number, entry.clone())));
+        }
         let numbers = found.iter().map(|(number, _)| *number).collect();
         for (number, entry) in found {
             let released = true;
