@@ -72,12 +72,19 @@ class Store(Contender):
 
     def callers(self, path, count, each, request):
         """Many clients on a unix socket: the seconds in all, and the median of one answer."""
+        return self.ended_callers(self.started_callers(path, count, each, request))
+
+    def started_callers(self, path, count, each, request):
         file = self.home / "request"
         file.write_bytes(request)
-        done = subprocess.run([install.FLOOR / "callers", path, str(count), str(each), file], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise Gone(f"callers: {done.stderr.strip()[-200:]}")
-        return tuple(float(word) for word in done.stdout.split())
+        return subprocess.Popen([install.FLOOR / "callers", path, str(count), str(each), file], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    @staticmethod
+    def ended_callers(callers):
+        said, fault = callers.communicate()
+        if callers.returncode:
+            raise Gone(f"callers: {fault.strip()[-200:]}")
+        return tuple(float(word) for word in said.split())
 
     def close(self):
         if self.daemon is not None:
@@ -188,10 +195,13 @@ class Abide(Store, AbideContender):
         return self.make(totals(count))
 
     def single(self, callers, each):
+        return self.ended_callers(self.started_single(callers, each))
+
+    def started_single(self, callers, each):
         body = json.dumps({"mission": TEXT, "total_duration": 36_000}).encode()
         head = ("POST /v1/timers HTTP/1.1\r\nhost: localhost\r\nabide-agent: bench\r\ncontent-type: application/json\r\n"
                 f"content-length: {len(body)}\r\n\r\n")
-        return self.callers(self.socket, callers, each, head.encode() + body)
+        return self.started_callers(self.socket, callers, each, head.encode() + body)
 
     def crash(self):
         self.daemon.kill()
@@ -489,6 +499,7 @@ class Redis(Store):
 
 class Postgres(Store):
     name, label = "postgres", "PostgreSQL, a table"
+    settings = []
 
     TABLES = """
 CREATE EXTENSION pg_buffercache;
@@ -540,7 +551,8 @@ END $$;
     def begin(self):
         fresh = not (self.place / "data" / "started").exists()
         with open(self.place / "log", "ab") as log:
-            self.daemon = subprocess.Popen([self.programs / "postgres", "-D", self.place / "data", "-k", self.place, "-c", "listen_addresses="],
+            self.daemon = subprocess.Popen([self.programs / "postgres", "-D", self.place / "data", "-k", self.place,
+                                            *(word for setting in ["listen_addresses=", *self.settings] for word in ("-c", setting))],
                                            env=self.env(), cwd=self.place, user=self.user, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         seconds = self.wait(self.answers)
         if fresh:
