@@ -6,7 +6,7 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use super::body::json;
-use crate::tools::{BadInput, escape_invisible, refusal_code};
+use crate::tools::{ActionError, BadInput, escape_invisible, refusal_code};
 use abide_engine::store::{StoreFault, closing_word};
 use abide_engine::text::refusal_sentence;
 
@@ -103,6 +103,15 @@ impl From<BadInput> for Problem {
         Problem {
             field: bad.field,
             ..Self::bad_input(escape_invisible(&bad.sentence))
+        }
+    }
+}
+
+impl From<ActionError> for Problem {
+    fn from(error: ActionError) -> Self {
+        match error {
+            ActionError::Refused(code, sentence) => Self::new(code, sentence),
+            ActionError::Stopping => Self::stopping(),
         }
     }
 }

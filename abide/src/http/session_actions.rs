@@ -2,7 +2,7 @@
 
 use abide_api::arguments::LimitArgs;
 use abide_api::{Rename, Session, WrittenBytes};
-use abide_core::{Event, Outcome, Request, SessionId};
+use abide_core::{Event, SessionId};
 use axum::body::Body;
 use axum::extract::{Path, State as Shared};
 use futures_util::StreamExt;
@@ -18,11 +18,8 @@ use super::requester::Requester;
 use super::run_request::PtySize;
 use super::sessions::{session_from, session_name};
 use crate::keys;
-use crate::signals;
-use crate::tools;
+use crate::tools::{self, SessionControl};
 use abide_engine::SessionView;
-use abide_engine::screen::Size;
-use abide_session::daemon_record::RequestName;
 use abide_session::frame::{InputKey, ToKeeper};
 
 type SessionResponse = Result<JsonResponse<Session>, Problem>;
@@ -33,16 +30,12 @@ pub async fn kill(
     requester: Requester,
     Path(id): Path<String>,
 ) -> SessionResponse {
-    let session = requester.session(&state, &id)?.id;
-    let request = Request::Kill {
-        session,
-        end: requester.end(),
-    };
-    call_engine(&state, &requester, request).await?;
     let view = requester.session(&state, &id)?;
-    match view.is_alive() {
-        false => Ok(JsonResponse(session_from(&view))),
-        true => Err(Problem::conflict(tools::survives_kill(session))),
+    let killed = control(&state, &requester, &view);
+    let killed = killed.kill(requester.end()).await?;
+    match killed.is_alive() {
+        false => Ok(JsonResponse(session_from(&killed))),
+        true => Err(Problem::conflict(tools::survives_kill(killed.id))),
     }
 }
 
@@ -89,7 +82,7 @@ pub async fn rename(
     )))
 }
 
-/// Changes the deadline and the idle limit, counted from now.
+/// Changes the limits, counted from now.
 pub async fn extend(
     Shared(state): Shared<State>,
     requester: Requester,
@@ -97,22 +90,9 @@ pub async fn extend(
     JsonBody(body): JsonBody,
 ) -> SessionResponse {
     let view = requester.session(&state, &id)?;
-    let session = view.id;
     check_not_inside(&requester, &view).await?;
-    let args = LimitArgs::read(body, "this tool")?;
-    let deadline = args.timeout.map(|time| time.0);
-    let idle = args.idle.map(|time| time.0);
-    if deadline.is_none() && idle.is_none() {
-        let detail = "`timeout` or `idle` is required";
-        return Err(Problem::bad_input(detail));
-    }
-    let request = Request::Extend {
-        session,
-        deadline,
-        idle,
-        inactivity: None,
-    };
-    call_engine(&state, &requester, request).await?;
+    let limits = tools::read_extend(LimitArgs::read(body, "this tool")?)?;
+    control(&state, &requester, &view).extend(&limits).await?;
     Ok(JsonResponse(session_from(
         &*requester.session(&state, &id)?,
     )))
@@ -126,16 +106,15 @@ pub async fn check_not_inside(requester: &Requester, view: &SessionView) -> Resu
     }
 }
 
-async fn call_engine(
-    state: &State,
+fn control<'a>(
+    state: &'a State,
     requester: &Requester,
-    request: Request,
-) -> Result<Outcome, Problem> {
-    let pending = state.handle.call(requester.caller(), request, None).await;
-    match pending.done().await {
-        None => Err(Problem::stopping()),
-        Some(Outcome::Refused(refusal)) => Err(Problem::from(&refusal)),
-        Some(outcome) => Ok(outcome),
+    view: &'a SessionView,
+) -> SessionControl<'a> {
+    SessionControl {
+        handle: &state.handle,
+        caller: requester.caller(),
+        view,
     }
 }
 
@@ -147,23 +126,11 @@ pub async fn signal(
     JsonBody(body): JsonBody,
 ) -> SessionResponse {
     let view = requester.session(&state, &id)?;
-    let number = signals::number(body.get("signal")).ok_or_else(|| {
-        let given = body.get("signal").unwrap_or(&Value::Null);
-        Problem::bad_input(format!(
-            "`signal` must be a name such as \"INT\" or a number from 1 to 64; got {given}"
-        ))
-    })?;
-    let once = body.get("key").and_then(Value::as_str);
-    let once = once.map(checked_key).transpose()?;
-    let request = RequestName::new("signal", once.as_deref());
-    let record = state.handle.daemon_record(view.id);
-    if view.is_running() {
-        record.begin_request(&request);
-        let keepers = state.handle.keepers();
-        keepers.send(view.id, &ToKeeper::Signal { number, once });
-    } else if !record.has_begun(&request) {
-        return Err(session_ended(view.id));
-    }
+    let number = tools::read_signal(body.get("signal"))?;
+    let key = body.get("key").and_then(Value::as_str);
+    let key = key.map(checked_key).transpose()?;
+    let control = control(&state, &requester, &view);
+    control.signal(number, key.as_deref()).await?;
     Ok(JsonResponse(session_from(&view)))
 }
 
@@ -176,22 +143,9 @@ pub async fn resize(
 ) -> SessionResponse {
     let view = requester.session(&state, &id)?;
     let PtySize { cols, rows } = body.into()?;
-    if !view.pty {
-        return Err(Problem::conflict(format!("Session '{id}' has no terminal")));
-    }
-    check_running(&view)?;
-    resize_terminal(&state, view.id, Size { cols, rows }).await?;
+    let control = control(&state, &requester, &view);
+    control.resize(Some(cols), Some(rows)).await?;
     Ok(JsonResponse(session_from(&view)))
-}
-
-/// Resizes a terminal; a size outside the supported range is clamped.
-pub async fn resize_terminal(state: &State, id: SessionId, size: Size) -> std::io::Result<()> {
-    let screens = state.handle.screens();
-    let size = (Some(size.cols), Some(size.rows));
-    let Size { cols, rows } = screens.resize(id, size).await?;
-    let keepers = state.handle.keepers();
-    keepers.send(id, &ToKeeper::Resize { cols, rows });
-    Ok(())
 }
 
 /// Longest idempotency key of input, in bytes.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use abide_api::TerminalEvent;
 use abide_core::SessionId;
+use abide_core::request::Caller;
 use abide_output::terminal_filter::TerminalFilter;
 use axum::extract::rejection::PathRejection;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -27,6 +28,7 @@ use super::session_actions;
 use super::sessions::session_from;
 use super::{State, login_ends};
 use crate::fleet::CallingMachine;
+use crate::tools::SessionControl;
 use abide_engine::clock::pause;
 use abide_engine::screen::Size;
 use abide_engine::{PendingCall, SessionView};
@@ -139,10 +141,17 @@ enum PageMessage {
 }
 
 async fn resize(state: &State, id: SessionId, text: &str) {
-    let view = state.handle.published().session(id);
-    let has_terminal = view.is_some_and(|view| view.is_running() && view.pty);
-    if has_terminal && let Ok(PageMessage::Resize { cols, rows }) = serde_json::from_str(text) {
-        let _ = session_actions::resize_terminal(state, id, Size { cols, rows }).await;
+    let Some(view) = state.handle.published().session(id) else {
+        return;
+    };
+    if let Ok(PageMessage::Resize { cols, rows }) = serde_json::from_str(text) {
+        let control = SessionControl {
+            handle: &state.handle,
+            caller: Caller::PERSON,
+            view: &view,
+        };
+        // A session that has ended, or has no terminal, keeps its size.
+        let _ = control.resize(Some(cols), Some(rows)).await;
     }
 }
 

@@ -55,7 +55,10 @@ pub(crate) use report::{
     in_seconds, leftovers, recount_output, refused_to_person, status as session_status,
     summary as session_summary,
 };
-pub(crate) use terminal::{OWN_LIMITS, is_process_of, session_of_limit_change, survives_kill};
+pub(crate) use terminal::{
+    ActionError, OWN_LIMITS, SessionControl, is_process_of, read_extend, read_signal,
+    session_of_limit_change, survives_kill,
+};
 pub(crate) use timer::{
     fields as timer_fields, many as many_timers, row_fields as timer_row_fields,
     row_fields_now as timer_row_fields_now,

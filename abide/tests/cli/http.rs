@@ -374,7 +374,7 @@ fn input_signal_and_resize_need_a_running_session() {
     post("resize", br#"{"cols":-1,"rows":24}"#).problem(400, "invalid value");
     post("input", b"text").problem(409, "has ended");
     post("extend", br#"{"timeout":5}"#).problem(409, "has ended");
-    post("extend", b"{}").problem(400, "`timeout` or `idle`");
+    post("extend", b"{}").problem(400, "`timeout`, `idle` or `inactivity_timeout` is required");
     post("extend", br#"{"idle":-1}"#).problem(400, "`idle`");
     assert_eq!(post("kill", b"").status, 200);
 }

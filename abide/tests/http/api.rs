@@ -232,7 +232,7 @@ fn post_responses_match_their_schemas() {
     let session = started["session_id"].as_str().expect("an id");
     for (act, body) in [
         ("resize", json!({"cols": 100, "rows": 30})),
-        ("extend", json!({"timeout": 600})),
+        ("extend", json!({"timeout": 600, "inactivity_timeout": 900})),
         ("signal", json!({"signal": "CONT"})),
         ("kill", json!({})),
     ] {
@@ -240,7 +240,10 @@ fn post_responses_match_their_schemas() {
             format!("/v1/sessions/{{id}}/{act}"),
             format!("/v1/sessions/{session}/{act}"),
         );
-        done(&path, &asked, body, 200);
+        let session = done(&path, &asked, body, 200);
+        if act == "extend" {
+            assert_eq!(session["inactivity_timeout"], 900.0, "{session}");
+        }
     }
     done("/v1/logins", "/v1/logins", json!({}), 200);
     let (path, asked) = (

@@ -201,7 +201,7 @@ fn session_is_started_for_the_caller_or_by_a_person_for_an_agent() {
 }
 
 #[test]
-fn reading_a_log_prevents_inactivity() {
+fn reading_a_log_or_resizing_prevents_inactivity() {
     let abide = Abide::new();
     let start = || {
         let call =
@@ -209,8 +209,8 @@ fn reading_a_log_prevents_inactivity() {
         let started = abide.good("POST /v1/tools/terminal_session", "", &call);
         started["session_id"].as_str().expect("an id").to_owned()
     };
-    // Both are equally idle, and the first would be closed first.
-    let (read, unread) = (start(), start());
+    // All are equally idle, and the last would be closed last.
+    let (read, resized, unread) = (start(), start(), start());
     let of = |session: &str| {
         let line = format!("GET /v1/sessions/{session}");
         abide.good(&line, PERSON, &Value::Null)
@@ -218,7 +218,10 @@ fn reading_a_log_prevents_inactivity() {
     while of(&unread)["end"].is_null() {
         let log = format!("GET /v1/sessions/{read}/log");
         abide.open(&log, PERSON, "").rest();
+        let resize = format!("POST /v1/sessions/{resized}/resize");
+        abide.good(&resize, PERSON, &json!({"cols": 100, "rows": 30}));
     }
     assert_eq!(of(&unread)["end"], "inactivity");
+    assert_eq!(of(&resized)["status"], "running");
     assert_eq!(of(&read)["status"], "running");
 }

@@ -1,24 +1,30 @@
-//! `extend`, `resize`, `signal` and `kill`: actions that control a running session.
+//! `extend`, `resize`, `signal` and `kill`: actions that control a running session, for the tool and for the routes of
+//! HTTP.
+
+use std::sync::Arc;
 
 use abide_api::ActionResult;
-use abide_api::arguments::{ExtendArgs, ResizeArgs, SignalArgs};
+use abide_api::arguments::{LimitArgs, ResizeArgs};
+use abide_core::request::Caller;
 use abide_core::session::{End, Phase};
-use abide_core::{Millis, Request, SessionId};
+use abide_core::{Millis, Outcome, Request, SessionId};
 use serde_json::{Map, Value};
 
 use super::{
-    ActionError, ActionOutcome, ActionRunner, BadInput, FinishedAction, FinishedCall, SessionRef,
-    ended, start,
+    ActionError, ActionOutcome, ActionRunner, BadInput, ErrorCode, FinishedAction, FinishedCall,
+    SessionRef, ended, start,
 };
 use crate::signals;
 use crate::tools::report;
-use abide_engine::SessionView;
 use abide_engine::peer::Peer;
 use abide_engine::screen::Size;
+use abide_engine::{Handle, SessionView};
+use abide_session::daemon_record::RequestName;
 use abide_session::folder;
 use abide_session::frame::ToKeeper;
 
-pub(in crate::tools) struct Extend {
+/// New limits of a session; those that are missing stay.
+pub(crate) struct Extend {
     deadline: Option<Millis>,
     idle: Option<Millis>,
     inactivity: Option<Millis>,
@@ -30,7 +36,7 @@ pub(in crate::tools) struct Resize {
     rows: Option<u16>,
 }
 
-pub(super) fn read_extend(args: ExtendArgs) -> Result<Extend, BadInput> {
+pub(crate) fn read_extend(args: LimitArgs) -> Result<Extend, BadInput> {
     let limits = Extend {
         deadline: args.timeout.map(|time| time.0),
         idle: args.idle.map(|time| time.0),
@@ -59,9 +65,8 @@ pub(super) fn read_resize(args: &ResizeArgs) -> Result<Resize, BadInput> {
     }
 }
 
-pub(super) fn read_signal(args: SignalArgs) -> Result<i32, BadInput> {
-    let given = args.signal;
-    signals::number(given.as_ref()).ok_or_else(|| {
+pub(crate) fn read_signal(given: Option<&Value>) -> Result<i32, BadInput> {
+    signals::number(given).ok_or_else(|| {
         let given = given.map_or("nothing".into(), |given| {
             super::shortened(&given.to_string())
         });
@@ -72,16 +77,92 @@ pub(super) fn read_signal(args: SignalArgs) -> Result<i32, BadInput> {
     })
 }
 
-impl ActionRunner {
-    pub(super) async fn extend(&self, session_ref: &SessionRef, limits: Extend) -> ActionOutcome {
-        let view = self.session(session_ref)?;
+/// One session, controlled by a caller who may see it.
+pub(crate) struct SessionControl<'a> {
+    pub handle: &'a Handle,
+    pub caller: Caller,
+    pub view: &'a SessionView,
+}
+
+impl SessionControl<'_> {
+    /// Changes limits, counted from now.
+    pub async fn extend(&self, limits: &Extend) -> Result<(), ActionError> {
         let request = Request::Extend {
-            session: view.id,
+            session: self.view.id,
             deadline: limits.deadline,
             idle: limits.idle,
             inactivity: limits.inactivity,
         };
-        self.ask(request).await?;
+        self.ask(request).await
+    }
+
+    /// Resizes the terminal, and returns its size: one outside the supported range is clamped.
+    pub async fn resize(&self, cols: Option<u16>, rows: Option<u16>) -> Result<Size, ActionError> {
+        let id = self.view.id;
+        if !self.view.pty {
+            let sentence = format!("Session '{id}' has no terminal");
+            return Err(ActionError::conflict(sentence));
+        }
+        if !self.view.is_running() {
+            return Err(ended(id));
+        }
+        let _activity = self.handle.keep_active(self.caller.clone(), id).await;
+        // The screen is resized before the program is, so that what the program paints for the new size fits
+        // the screen.
+        let resized = self.handle.screens().resize(id, (cols, rows)).await;
+        let size = resized.map_err(|fault| {
+            let sentence = format!("the screen cannot be resized: {fault}");
+            ActionError::Refused(ErrorCode::Fault, sentence)
+        })?;
+        let Size { cols, rows } = size;
+        let keepers = self.handle.keepers();
+        keepers.send(id, &ToKeeper::Resize { cols, rows });
+        Ok(size)
+    }
+
+    /// Sends a signal to the foreground process group. A request with the same key is carried out once.
+    pub async fn signal(&self, number: i32, key: Option<&[u8]>) -> Result<(), ActionError> {
+        let id = self.view.id;
+        let record = self.handle.daemon_record(id);
+        let request = RequestName::new("signal", key);
+        if self.view.is_running() {
+            record.begin_request(&request);
+            let _activity = self.handle.keep_active(self.caller.clone(), id).await;
+            let once = key.map(<[u8]>::to_vec);
+            let keepers = self.handle.keepers();
+            keepers.send(id, &ToKeeper::Signal { number, once });
+        } else if !record.has_begun(&request) {
+            return Err(ended(id));
+        }
+        Ok(())
+    }
+
+    /// Kills the process tree, and answers when the tree is gone or what is left of it cannot be killed.
+    pub async fn kill(&self, end: End) -> Result<Arc<SessionView>, ActionError> {
+        let session = self.view.id;
+        self.ask(Request::Kill { session, end }).await?;
+        let newest = self.handle.published().session(session);
+        let newest = newest.unwrap_or_else(|| Arc::new(self.view.clone()));
+        match newest.is_running() {
+            true => Err(ActionError::conflict(survives_kill(session))),
+            false => Ok(newest),
+        }
+    }
+
+    /// Sends a request to the engine and waits until it is done.
+    async fn ask(&self, request: Request) -> Result<(), ActionError> {
+        let pending = self.handle.call(self.caller.clone(), request, None).await;
+        match pending.done().await.ok_or(ActionError::Stopping)? {
+            Outcome::Refused(refusal) => Err(ActionError::from(&refusal)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl ActionRunner {
+    pub(super) async fn extend(&self, session_ref: &SessionRef, limits: Extend) -> ActionOutcome {
+        let view = self.session(session_ref)?;
+        self.control(&view).extend(&limits).await?;
         let moved: Vec<String> = [
             ("timeout", limits.deadline),
             ("idle", limits.idle),
@@ -105,26 +186,7 @@ impl ActionRunner {
 
     pub(super) async fn resize(&self, session_ref: &SessionRef, size: Resize) -> ActionOutcome {
         let view = self.session(session_ref)?;
-        if !view.is_running() {
-            return Err(ended(view.id));
-        }
-        if !view.pty {
-            let sentence = format!("Session '{}' has no terminal", view.id);
-            return Err(ActionError::conflict(sentence));
-        }
-        let _guard = self.attend(&view).await;
-        // The screen is resized before the program is, so that what the program paints for the new size fits
-        // the screen.
-        let given = (size.cols, size.rows);
-        let Size { cols, rows } = match self.handle.screens().resize(view.id, given).await {
-            Ok(size) => size,
-            Err(fault) => {
-                let sentence = format!("the screen cannot be resized: {fault}");
-                return Err(ActionError::conflict(sentence));
-            }
-        };
-        let keepers = self.handle.keepers();
-        keepers.send(view.id, &ToKeeper::Resize { cols, rows });
+        let Size { cols, rows } = self.control(&view).resize(size.cols, size.rows).await?;
         let text = format!("Session '{}' has {cols} columns and {rows} rows", view.id);
         let action = ActionResult::Resize { cols, rows };
         Ok(self.result(&view, text, action))
@@ -132,17 +194,8 @@ impl ActionRunner {
 
     pub(super) async fn signal(&self, session_ref: &SessionRef, number: i32) -> ActionOutcome {
         let view = self.session(session_ref)?;
-        let record = self.handle.daemon_record(view.id);
-        let request = self.request_name("signal");
-        if view.is_running() {
-            record.begin_request(&request);
-            let _guard = self.attend(&view).await;
-            let keepers = self.handle.keepers();
-            let once = self.context.request_key.clone().map(String::into_bytes);
-            keepers.send(view.id, &ToKeeper::Signal { number, once });
-        } else if !record.has_begun(&request) {
-            return Err(ended(view.id));
-        }
+        let key = self.context.request_key.as_deref().map(str::as_bytes);
+        self.control(&view).signal(number, key).await?;
         let text = format!("Signal {number} sent to session '{}'", view.id);
         let action = ActionResult::Signal { sent: number };
         Ok(self.result(&view, text, action))
@@ -156,16 +209,8 @@ impl ActionRunner {
         } else {
             End::Agent
         };
-        let request = Request::Kill {
-            session: view.id,
-            end,
-        };
-        self.ask(request).await?;
         let left = matches!(view.state.phase, Phase::Leftover { .. });
-        let view = self.newest(&view);
-        if view.is_running() {
-            return Err(ActionError::conflict(survives_kill(view.id)));
-        }
+        let view = self.control(&view).kill(end).await?;
         let gone = !matches!(view.state.phase, Phase::Leftover { .. });
         let mut text = format!("Session '{}' killed", view.id);
         if view.ending().is_some_and(|ending| !ending.end.is_kill()) {

@@ -14,15 +14,15 @@ mod tail;
 use std::sync::Arc;
 
 use abide_api::arguments::{
-    ACTIONS, AnyText, ExtendArgs, FromArgument, ListArgs, ReadOutputArgs, ResizeArgs, SearchArgs,
-    SendInputArgs, SessionArgs, SignalArgs, StartArgs, Text,
+    ACTIONS, AnyText, ExtendArgs, FromArgument, LimitArgs, ListArgs, ReadOutputArgs, ResizeArgs,
+    SearchArgs, SendInputArgs, SessionArgs, SignalArgs, StartArgs, Text,
 };
 use abide_api::{
     ActionResult, Activity, ErrorCode, SessionSummary, TerminalSessionResult, TerminalState,
     ToolOutput, ToolResult,
 };
 use abide_core::request::Caller;
-use abide_core::{Agent, Outcome, Refusal, Request, SessionId, shorten};
+use abide_core::{Agent, Refusal, SessionId, shorten};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 use serde_json::{Map, Value};
@@ -112,11 +112,13 @@ pub(super) fn read(
             Action::Search(session_ref(args.session_id.take())?, search::read(args)?)
         }
         "extend" => {
-            let mut args = ExtendArgs::read(arguments, part)?;
-            Action::Extend(
-                session_ref(args.session_id.take())?,
-                control::read_extend(args)?,
-            )
+            let args = ExtendArgs::read(arguments, part)?;
+            let limits = LimitArgs {
+                timeout: args.timeout,
+                idle: args.idle,
+                inactivity_timeout: args.inactivity_timeout,
+            };
+            Action::Extend(session_ref(args.session_id)?, control::read_extend(limits)?)
         }
         "resize" => {
             let mut args = ResizeArgs::read(arguments, part)?;
@@ -126,10 +128,10 @@ pub(super) fn read(
             )
         }
         "signal" => {
-            let mut args = SignalArgs::read(arguments, part)?;
+            let args = SignalArgs::read(arguments, part)?;
             Action::Signal(
-                session_ref(args.session_id.take())?,
-                control::read_signal(args)?,
+                session_ref(args.session_id)?,
+                control::read_signal(args.signal.as_ref())?,
             )
         }
         "kill" => Action::Kill(session_ref(SessionArgs::read(arguments, part)?.session_id)?),
@@ -167,7 +169,10 @@ fn shortened(text: &str) -> String {
     shorten(&one_line(text), SHOWN_ID)
 }
 
-pub(crate) use control::{OWN_LIMITS, is_process_of, session_of_limit_change, survives_kill};
+pub(crate) use control::{
+    OWN_LIMITS, SessionControl, is_process_of, read_extend, read_signal, session_of_limit_change,
+    survives_kill,
+};
 
 /// Performs an action. `None`: the daemon is stopping.
 pub(super) async fn perform(action: Action, runner: ActionRunner) -> Option<FinishedCall> {
@@ -193,7 +198,7 @@ pub(super) async fn perform(action: Action, runner: ActionRunner) -> Option<Fini
 }
 
 /// Reason why an action has no result.
-pub(super) enum ActionError {
+pub(crate) enum ActionError {
     /// The action is refused: its error code and one sentence.
     Refused(ErrorCode, String),
     /// The daemon is stopping.
@@ -266,12 +271,11 @@ impl ActionRunner {
         RequestName::new(what, self.context.request_key.as_deref().map(str::as_bytes))
     }
 
-    /// Sends a request to the engine and waits for its outcome.
-    async fn ask(&self, request: Request) -> Result<Outcome, ActionError> {
-        let pending = self.handle.call(self.caller(), request, None).await;
-        match pending.done().await.ok_or(ActionError::Stopping)? {
-            Outcome::Refused(refusal) => Err(ActionError::from(&refusal)),
-            outcome => Ok(outcome),
+    fn control<'a>(&'a self, view: &'a SessionView) -> SessionControl<'a> {
+        SessionControl {
+            handle: &self.handle,
+            caller: self.caller(),
+            view,
         }
     }
 

@@ -242,6 +242,8 @@ arguments! {
         timeout: PositiveSeconds,
         /// Limit in seconds without output.
         idle: PositiveSeconds,
+        /// Limit in seconds without output, input and readers. 0: never.
+        inactivity_timeout: AnySeconds,
     }
 
     /// A condition to wait for.
