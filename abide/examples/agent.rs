@@ -18,12 +18,15 @@ async fn main() -> anyhow::Result<()> {
 
     let server = abide
         .start("sleep 1; echo listening; cat")
-        .without_terminal()
+        .with("pty", false)
         .await?;
     let server = abide.session(server.session_id().expect("a session"));
     let ready = abide
         .wait("the server starts", Duration::from_secs(30))
-        .until(json!({"session": server.id(), "output": "listening"}))
+        .with(
+            "until",
+            json!({"session": server.id(), "output": "listening"}),
+        )
         .await?;
     println!("{}\n", ready.text);
 
@@ -34,10 +37,7 @@ async fn main() -> anyhow::Result<()> {
         .mission("look at the deployment", Duration::from_millis(300))
         .await?;
     println!("{}\n", mission.text);
-    let woken = abide
-        .read_messages()
-        .timeout(Duration::from_secs(10))
-        .await?;
+    let woken = abide.read_messages().with("timeout_seconds", 10).await?;
     println!("{}", woken.text);
 
     server.kill().await?;

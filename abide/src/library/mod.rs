@@ -6,10 +6,7 @@ mod embedded;
 mod person;
 mod session;
 
-pub use calls::{
-    Action, Call, Execute, List, Messages, Pause, Read, Reason, ReturnsOutput, Search, Send, Shell,
-    Start, StartsCommand, Timer, Timers,
-};
+pub use calls::Call;
 pub use embedded::EmbeddedEngine;
 pub use person::{Person, Question, Questions};
 pub use session::Session;
@@ -40,7 +37,7 @@ pub use super::client::ClientError as Error;
 ///
 /// let up = abide
 ///     .wait("the server starts", Duration::from_secs(300))
-///     .until(serde_json::json!({"port": 3000}))
+///     .with("until", serde_json::json!({"port": 3000}))
 ///     .await?;
 /// assert_eq!(up.fact("completed_by"), "condition");
 /// # Ok(())

@@ -13,7 +13,7 @@ use crate::client::{Client, ResponseStream};
 /// let mut questions = person.questions().await?;
 /// while let Some(question) = questions.next().await? {
 ///     println!("{}", question.text);
-///     person.answer(&question.id, true).await?;
+///     person.answer(&question.id, "yes").await?;
 /// }
 /// # Ok(())
 /// # }
@@ -63,16 +63,10 @@ impl Person {
         Ok(Questions(stream.await?))
     }
 
-    /// Answers a question: `yes` continues waiting, or starts the command once. The first answer counts; a later one is refused with a
+    /// Answers a question in one of the words that it offers: `yes` or `no`, about a command of an agent also `once`,
+    /// `this agent`, `always here`, `always` or `no, because …`. The first answer counts; a later one is refused with a
     /// sentence that says what became of the question.
-    pub async fn answer(&self, question: &str, yes: bool) -> Result<(), Error> {
-        let word = if yes { "yes" } else { "no" };
-        self.client.answer(question, word).await.map(drop)
-    }
-
-    /// Answers a question about a command of an agent, in one of the words that it offers: `once`, `this agent`,
-    /// `always here`, `always`, `no` or `no, because …`.
-    pub async fn answer_with(&self, question: &str, words: &str) -> Result<(), Error> {
+    pub async fn answer(&self, question: &str, words: &str) -> Result<(), Error> {
         self.client.answer(question, words).await.map(drop)
     }
 

@@ -32,10 +32,10 @@ async fn held(folder: &TempDir) -> EmbeddedEngine {
 async fn typical_calls(abide: &Abide) -> Result<(), Error> {
     let said = abide
         .shell("echo $GREETING; cat; echo no >&2; exit 3")
-        .env("GREETING", "hello")
-        .stdin("from outside")
-        .cwd("/")
-        .timeout(LONG)
+        .with("env", json!({"GREETING": "hello"}))
+        .with("stdin", "from outside")
+        .with("cwd", "/")
+        .with("timeout", 60)
         .await?;
     assert_eq!((said.status(), said.exit_code()), (Some("ERROR"), Some(3)));
     assert!(
@@ -45,7 +45,8 @@ async fn typical_calls(abide: &Abide) -> Result<(), Error> {
         said.text
     );
 
-    let done = abide.execute_command("echo built").timeout(LONG).await?;
+    let done = abide.execute_command("echo built").with("timeout", 60);
+    let done = done.await?;
     assert!(
         done.text.contains("built\n[exited with code 0"),
         "{}",
@@ -54,14 +55,15 @@ async fn typical_calls(abide: &Abide) -> Result<(), Error> {
 
     let started = abide
         .start("cat")
-        .inactivity_timeout(LONG)
-        .size(100, 30)
+        .with("inactivity_timeout", 60)
+        .with("cols", 100)
+        .with("rows", 30)
         .await?;
     let cat = abide.session(started.session_id().expect("an id"));
     let sent = cat.send_input("one\n").await?;
     assert_eq!(sent.fact("sent"), 4, "{}", sent.text);
     echoes(&cat, "one").await?;
-    let found = cat.search("^one$").context(1).await?;
+    let found = cat.search("^one$").with("context", 1).await?;
     assert!(found.text.contains("one"), "{}", found.text);
     let listed = abide.sessions().await?;
     assert!(listed.text.contains(cat.id()), "{}", listed.text);
@@ -71,14 +73,17 @@ async fn typical_calls(abide: &Abide) -> Result<(), Error> {
 
     let waiting = abide
         .wait("nothing", LONG)
-        .standby(Duration::from_millis(50))
+        .with("timeout_duration", 0.05)
         .await?;
     assert_eq!(waiting.fact("timeout"), &json!(true));
     let id = waiting.timer_id().expect("an id").to_owned();
-    abide.pause_timer(&id, LONG).because("a break").await?;
+    abide
+        .pause_timer(&id, LONG)
+        .with("reason", "a break")
+        .await?;
     assert_eq!(abide.read_timer(&id).await?.fact("status"), "paused");
     abide.resume_timer(&id).await?;
-    abide.stop_timer(&id).because("enough").await?;
+    abide.stop_timer(&id).with("reason", "enough").await?;
     assert_eq!(abide.continue_timer(&id).await?.fact("status"), "stopped");
 
     // A condition decides when the mission completes: after the call that creates it was answered, since that answer
@@ -86,9 +91,9 @@ async fn typical_calls(abide: &Abide) -> Result<(), Error> {
     let folder = private_folder();
     let due = folder.path().join("due");
     let mission = abide.mission("look again", LONG);
-    mission.until(json!({"file": due})).await?;
+    mission.with("until", json!({"file": due})).await?;
     std::fs::write(&due, "").expect("a file");
-    let woken = abide.read_messages().timeout(LONG).await?;
+    let woken = abide.read_messages().with("timeout_seconds", 60).await?;
     assert!(woken.text.contains("Mission: look again"), "{}", woken.text);
 
     let blocks = "<tool name=\"shell\">\n<command>echo block</command>\n</tool>\n\
@@ -101,8 +106,12 @@ async fn typical_calls(abide: &Abide) -> Result<(), Error> {
 
 /// Waits until a terminal shows this text: the first read may return too early.
 async fn echoes(session: &Session, text: &str) -> Result<(), Error> {
-    let read = session.read_output().since("0").until(text).timeout(LONG);
-    let read = read.await?;
+    let read = session
+        .read_output()
+        .with("since", "0")
+        .with("until", text)
+        .with("timeout_seconds", 60)
+        .await?;
     assert!(read.text.contains(text), "{}", read.text);
     Ok(())
 }
@@ -136,10 +145,8 @@ fn person_of_the_library_is_asked_and_answers() {
         let person = abide.person();
         let mut questions = person.questions().await.expect("a stream");
         let quiet = tokio::spawn(async move {
-            let quiet = abide
-                .execute_command("sleep 1000")
-                .timeout(Duration::from_secs(1));
-            quiet.await
+            let quiet = abide.execute_command("sleep 1000");
+            quiet.with("timeout", 1).await
         });
         let question = questions
             .next()
@@ -153,11 +160,11 @@ fn person_of_the_library_is_asked_and_answers() {
         );
         assert_eq!(question.facts["command"], json!("sleep 1000"));
         person
-            .answer(&question.id, false)
+            .answer(&question.id, "no")
             .await
             .expect("it is taken");
         let late = person
-            .answer(&question.id, true)
+            .answer(&question.id, "yes")
             .await
             .expect_err("it is too late");
         assert!(matches!(late, Error::Refused { .. }), "{late}");
