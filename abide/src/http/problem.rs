@@ -47,7 +47,6 @@ impl Problem {
         too_many: TooMany,
         not_json: NotJson,
         upgrade_required: UpgradeRequired,
-        no_such_range: NoSuchRange,
         too_large: TooLarge,
         fault: Fault,
     }

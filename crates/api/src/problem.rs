@@ -47,8 +47,6 @@ error_codes! {
     TooLarge = "too-large", 413;
     /// The body is not JSON.
     NotJson = "not-json", 415;
-    /// The requested range is not in the log.
-    NoSuchRange = "no-such-range", 416;
     /// The path is for WebSockets only.
     UpgradeRequired = "upgrade-required", 426;
     /// A limit on the number of things or calls is reached.
