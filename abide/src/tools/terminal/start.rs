@@ -12,7 +12,6 @@ use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
 use super::read::ending;
 use super::send::LINES;
 use super::{ActionError, ActionRunner, BadInput, Context, FinishedAction, unreadable};
-use crate::single_program;
 use crate::tools::args::folder;
 use crate::tools::policy::{self, StartDecision};
 use crate::tools::sandbox::SandboxArgs;
@@ -76,8 +75,6 @@ pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Resul
         env.retain(|(name, _)| !of_another_terminal(name));
         env.push((OsString::from("TERM"), OsString::from(TERM)));
     }
-    let alone = || single_program::exec_argv(&handle.config().shell, &command);
-    let argv = pty.then(alone).flatten();
     let run = Run {
         command: command.into(),
         deadline: None,
@@ -90,7 +87,7 @@ pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Resul
         approval: None,
     };
     let launch = LaunchOptions {
-        argv,
+        argv: None,
         cwd,
         env,
         stdin: Stdin::Open,
