@@ -6,7 +6,7 @@
 //! `dispatch`, which answers them with `server` and `call`.
 //!
 //! - Streamable HTTP (`http/`): `headers` checks the head against the message, `sessions` holds the sessions of versions
-//!   up to 2025-11-25, `event_stream` writes, records and replays SSE, `retained_answers` limits what is kept for that.
+//!   up to 2025-11-25, `event_stream` writes, records and replays SSE, `retained_answers` keeps it.
 //!   A result counts as delivered when the response was read to its end.
 //! - Up to 2025-11-25 a question is a request inside the call. From 2026-07-28 the call returns `input_required` with
 //!   sealed state and is repeated.

@@ -22,10 +22,6 @@ use crate::mcp::json_line::encode;
 use crate::tools::Receipt;
 use abide_engine::clock::pause;
 
-/// Limit on finished streams that are kept per session; a client resumes only recent ones.
-const STREAM_LIMIT: usize = 8;
-/// Limit on the bytes of finished streams that are kept per session.
-const BYTE_LIMIT: usize = 4 << 20;
 /// Limit on events that are kept per stream. The oldest notification is dropped first.
 const EVENT_LIMIT: usize = 32;
 /// Interval between comments on a silent stream.
@@ -113,12 +109,9 @@ impl Drop for PendingAnswer {
         self.0.change(|recording| recording.pending -= 1);
         if let Some(position) = &self.0.position
             && let Some(replay) = position.replay.upgrade()
+            && self.0.is_complete()
         {
-            replay.trim();
-            if self.0.is_complete() {
-                let (stream, bytes) = (Arc::downgrade(&self.0), self.0.recording().bytes);
-                (replay.retained).add(position.replay.clone(), stream, position.number, bytes);
-            }
+            replay.retain(&self.0);
         }
     }
 }
@@ -158,6 +151,19 @@ impl EventStream {
         position.map_or_else(String::new, |position| {
             format!("id: {event}/{}\n", position.number)
         })
+    }
+
+    /// True if both are streams of the same session.
+    pub fn shares_session(&self, other: &Self) -> bool {
+        match (&self.position, &other.position) {
+            (Some(one), Some(other)) => one.replay.ptr_eq(&other.replay),
+            _ => false,
+        }
+    }
+
+    /// Bytes of the recorded events.
+    pub fn bytes(&self) -> usize {
+        self.recording().bytes
     }
 
     /// True if a response reads the stream now.
@@ -336,7 +342,8 @@ pub struct ReplayBuffer {
 
 #[derive(Default)]
 struct Streams {
-    all: VecDeque<Arc<EventStream>>,
+    /// The common stream, and those that have not ended.
+    open: Vec<Arc<EventStream>>,
     /// Number of the next stream.
     next: u64,
 }
@@ -359,14 +366,6 @@ impl ReplayBuffer {
         self.streams.lock().expect("no holder panics")
     }
 
-    /// Drops a stream. A client that reads it now reads it to its end.
-    pub fn remove(&self, number: u64) {
-        let is_other = |stream: &Arc<EventStream>| {
-            (stream.position.as_ref()).is_none_or(|position| position.number != number)
-        };
-        self.streams().all.retain(is_other);
-    }
-
     /// Opens a stream for the answer to one request, which is expected from now on.
     pub fn open(self: &Arc<Self>, lost: CancellationToken) -> (Arc<EventStream>, PendingAnswer) {
         let mut streams = self.streams();
@@ -376,9 +375,16 @@ impl ReplayBuffer {
         };
         streams.next += 1;
         let stream = EventStream::at(Some(position), lost);
-        streams.all.push_back(stream.clone());
+        streams.open.push(stream.clone());
         let pending = stream.expect_answer();
         (stream, pending)
+    }
+
+    /// Moves a stream that has ended to the retained ones.
+    fn retain(&self, ended: &Arc<EventStream>) {
+        let mut streams = self.streams();
+        streams.open.retain(|stream| !Arc::ptr_eq(stream, ended));
+        self.retained.add(ended.clone());
     }
 
     /// Reader of the events after the one with this id (`event/stream`), recorded and future ones. `None`:
@@ -386,11 +392,14 @@ impl ReplayBuffer {
     pub fn resume(&self, id: &str) -> Option<EventReader> {
         let (event, number) = id.split_once('/')?;
         let (event, number) = (event.parse().ok()?, number.parse::<u64>().ok()?);
-        let streams = self.streams();
         let is_it = |stream: &&Arc<EventStream>| {
-            (stream.position.as_ref()).is_some_and(|position| position.number == number)
+            (stream.position.as_ref()).is_some_and(|position| {
+                position.number == number && std::ptr::eq(position.replay.as_ptr(), self)
+            })
         };
-        let stream = streams.all.iter().find(is_it)?.clone();
+        let streams = self.streams();
+        let open = streams.open.iter().find(is_it).cloned();
+        let stream = open.or_else(|| self.retained.find(is_it))?;
         drop(streams);
         {
             let mut recording = stream.recording();
@@ -398,28 +407,21 @@ impl ReplayBuffer {
         }
         Some(stream.read_after(event))
     }
+}
 
-    /// Drops the oldest finished streams beyond the limits.
-    fn trim(&self) {
-        let mut streams = self.streams();
-        let (mut left, mut bytes) = (STREAM_LIMIT, BYTE_LIMIT);
-        let mut newest_first: Vec<Arc<EventStream>> = streams.all.drain(..).rev().collect();
-        newest_first.retain(|stream| {
-            if !stream.is_complete() {
-                return true;
-            }
-            let size = stream.recording().bytes;
-            let fits = left > 0 && size <= bytes;
-            left = left.saturating_sub(1);
-            bytes = bytes.saturating_sub(size);
-            fits
-        });
-        streams.all.extend(newest_first.into_iter().rev());
+impl Drop for ReplayBuffer {
+    fn drop(&mut self) {
+        let is_of_another = |stream: &EventStream| {
+            (stream.position.as_ref())
+                .is_some_and(|position| !std::ptr::eq(position.replay.as_ptr(), self))
+        };
+        self.retained.keep(is_of_another);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::retained_answers::STREAM_LIMIT;
     use super::*;
     use rmcp::model::{
         ProgressNotification, ProgressNotificationParam, ProgressToken, RequestId,

@@ -1,81 +1,62 @@
-//! Limit on the finished event streams that all HTTP sessions together keep for clients that resume.
+//! Finished event streams of all HTTP sessions, kept for clients that resume.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::event_stream::{EventStream, ReplayBuffer};
+use super::event_stream::EventStream;
 
-/// Limit on the bytes of finished streams of all sessions. The oldest are dropped first.
+/// Limit on streams per session; a client resumes only recent ones.
+pub const STREAM_LIMIT: usize = 8;
+/// Limit on the bytes of all streams. The oldest are dropped first.
 const TOTAL_LIMIT: usize = 64 << 20;
 /// Memory that a stream takes besides its events, about.
 const STREAM_BYTES: usize = 1 << 10;
 
-/// Finished streams of all sessions, oldest first.
+/// Finished streams of all sessions, oldest first. A client that reads one that is dropped reads it to its end.
 #[derive(Default)]
-pub struct RetainedAnswers(Mutex<Retained>);
-
-#[derive(Default)]
-struct Retained {
-    streams: VecDeque<Entry>,
-    /// Bytes of all entries, including streams that their session has dropped since the last count.
-    bytes: usize,
-}
-
-struct Entry {
-    stream: Weak<EventStream>,
-    session: Weak<ReplayBuffer>,
-    number: u64,
-    bytes: usize,
-}
+pub struct RetainedAnswers(Mutex<VecDeque<Arc<EventStream>>>);
 
 impl RetainedAnswers {
-    /// Adds a stream that has ended, and drops the oldest ones beyond the limit.
-    pub fn add(
-        &self,
-        session: Weak<ReplayBuffer>,
-        stream: Weak<EventStream>,
-        number: u64,
-        bytes: usize,
-    ) {
-        let bytes = bytes + STREAM_BYTES;
-        let mut retained = self.0.lock().expect("no holder panics");
-        retained.bytes += bytes;
-        retained.streams.push_back(Entry {
-            stream,
-            session,
-            number,
-            bytes,
-        });
-        if retained.bytes <= TOTAL_LIMIT {
-            return;
-        }
-        retained
-            .streams
-            .retain(|entry| entry.stream.strong_count() > 0);
-        retained.bytes = retained.streams.iter().map(|entry| entry.bytes).sum();
-        let mut dropped = Vec::new();
-        while retained.bytes > TOTAL_LIMIT
-            && let Some(oldest) = retained.streams.pop_front()
+    fn streams(&self) -> MutexGuard<'_, VecDeque<Arc<EventStream>>> {
+        self.0.lock().expect("no holder panics")
+    }
+
+    /// Adds a stream, and drops the oldest ones beyond the limits.
+    pub fn add(&self, ended: Arc<EventStream>) {
+        let mut streams = self.streams();
+        let of_session = |stream: &Arc<EventStream>| stream.shares_session(&ended);
+        if streams.iter().filter(|stream| of_session(stream)).count() >= STREAM_LIMIT
+            && let Some(oldest) = streams.iter().position(of_session)
         {
-            retained.bytes -= oldest.bytes;
-            dropped.push(oldest);
+            streams.remove(oldest);
         }
-        drop(retained);
-        for entry in dropped {
-            if let Some(session) = entry.session.upgrade() {
-                session.remove(entry.number);
-            }
+        streams.push_back(ended);
+        let size = |stream: &Arc<EventStream>| stream.bytes() + STREAM_BYTES;
+        let mut total: usize = streams.iter().map(size).sum();
+        while total > TOTAL_LIMIT
+            && let Some(oldest) = streams.pop_front()
+        {
+            total -= size(&oldest);
         }
+    }
+
+    /// Stream of which this is true.
+    pub fn find(&self, is_it: impl Fn(&&Arc<EventStream>) -> bool) -> Option<Arc<EventStream>> {
+        self.streams().iter().find(is_it).cloned()
+    }
+
+    /// Keeps only the streams of which this is true.
+    pub fn keep(&self, is_kept: impl Fn(&EventStream) -> bool) {
+        self.streams().retain(|stream| is_kept(stream));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use rmcp::model::{JsonRpcMessage, RequestId, ServerResult};
     use tokio_util::sync::CancellationToken;
 
+    use super::super::event_stream::ReplayBuffer;
     use super::*;
 
     /// Answers one request with this many bytes, on stream 1 of a new session.
