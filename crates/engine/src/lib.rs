@@ -11,7 +11,6 @@ pub mod dns;
 mod effects;
 pub mod entropy;
 mod event_loop;
-mod file_stamp;
 pub mod fleet;
 pub mod gate_plan;
 mod handle;
@@ -43,6 +42,7 @@ pub mod stream;
 pub mod text;
 pub mod timestamp;
 pub mod wakers;
+mod watched_file;
 pub mod web;
 
 #[cfg(test)]

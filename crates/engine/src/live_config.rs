@@ -2,7 +2,7 @@
 //! the daemon. A file that cannot be used leaves the former configuration in force, as does one that is empty or missing
 //! for a moment; the rules about commands are stricter, see `policy`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use abide_core::{Mono, Wall};
@@ -10,9 +10,9 @@ use tokio::sync::watch;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
-use crate::file_stamp::{EmptyGrace, FileStamp};
 use crate::lock::lock;
 use crate::store::PostgresAddress;
+use crate::watched_file::{FileStamp, Look, WatchedFile};
 
 /// Compares one setting of two configurations.
 type IsSame = fn(&Config, &Config) -> bool;
@@ -38,15 +38,13 @@ fn is_same_place(one: &Option<String>, other: &Option<String>) -> bool {
 
 /// Configuration that follows its file.
 pub struct LiveConfig {
-    path: PathBuf,
     at_start: Arc<Config>,
     state: Mutex<State>,
     changes: watch::Sender<()>,
 }
 
 struct State {
-    stamp: FileStamp,
-    grace: EmptyGrace,
+    file: WatchedFile,
     config: Arc<Config>,
     read_at: Wall,
     /// Reason why the file cannot be used, as a sentence.
@@ -74,17 +72,14 @@ impl LiveConfig {
             _ => Config::load(path).unwrap_or(given),
         };
         let config = Arc::new(config);
-        let now = SystemClock.now();
-        let mut grace = EmptyGrace::default();
-        grace.holds(stamp, now.mono);
+        let mut file = WatchedFile::new(path);
+        file.was_read(stamp, true);
         LiveConfig {
-            path: path.to_owned(),
             at_start: config.clone(),
             state: Mutex::new(State {
-                stamp,
-                grace,
+                file,
                 config,
-                read_at: now.wall,
+                read_at: SystemClock.now().wall,
                 fault: None,
             }),
             changes: watch::Sender::new(()),
@@ -98,8 +93,7 @@ impl LiveConfig {
 
     fn current_at(&self, now: Mono) -> Arc<Config> {
         let mut state = lock(&self.state);
-        let stamp = FileStamp::of(&self.path);
-        if state.stamp != stamp && !state.grace.holds(stamp, now) {
+        if let Look::Changed(stamp) = state.file.look(now) {
             self.read(&mut state, stamp);
         }
         state.config.clone()
@@ -107,9 +101,8 @@ impl LiveConfig {
 
     /// Reads the file again, changed or not.
     pub fn reread(&self) {
-        let mut state = lock(&self.state);
-        let stamp = FileStamp::of(&self.path);
-        self.read(&mut state, stamp);
+        lock(&self.state).file.reread();
+        self.current();
     }
 
     /// Follows changes of the configuration in force.
@@ -137,8 +130,9 @@ impl LiveConfig {
     }
 
     fn read(&self, state: &mut State, stamp: FileStamp) {
-        state.stamp = stamp;
-        match Config::load(&self.path) {
+        let read = Config::load(state.file.path());
+        state.file.was_read(stamp, read.is_ok());
+        match read {
             Ok(config) => {
                 state.fault = None;
                 state.read_at = SystemClock.now().wall;
@@ -154,8 +148,6 @@ impl LiveConfig {
                     tracing::error!("the former configuration stays in force: {fault}");
                 }
                 state.fault = Some(fault.into());
-                // The fault may be of the moment, such as too many open files: the file is read again.
-                state.stamp = FileStamp::Unread;
             }
         }
     }

@@ -6,12 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use abide_core::policy::Choice;
-use abide_core::{Agent, Conversation, Mono};
+use abide_core::{Agent, Conversation};
 use serde::{Deserialize, Serialize};
 
-use super::{GRANT_TIME, MAX_GRANTS, PolicyStore, settings};
-use crate::clock::SystemClock;
-use crate::lock::lock;
+use super::{PolicyStore, settings};
 
 /// Host name that may be connected to in a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -26,12 +24,12 @@ pub struct AllowedHost {
     pub folder: String,
 }
 
-/// Host name that "this agent" has allowed. The grant ends with the daemon.
+/// Host name that "this agent" has allowed.
+#[derive(Clone)]
 pub(super) struct HostGrant {
     agent: Agent,
     conversation: Option<Conversation>,
     host: String,
-    used: Mono,
 }
 
 /// Entry that `always here` adds, as its file has it.
@@ -56,15 +54,10 @@ impl PolicyStore {
         let remembered = self.remembered_hosts();
         let hosts = remembered.iter().filter(|host| host.folder == here);
         let mut found: Vec<String> = hosts.map(|host| host.host.clone()).collect();
-        let now = SystemClock.mono();
-        let mut grants = lock(&self.host_grants);
-        grants.retain(|grant| now.since(grant.used) < GRANT_TIME);
-        for grant in grants.iter_mut() {
-            if grant.agent == *agent && grant.conversation.as_ref() == conversation {
-                grant.used = now;
-                found.push(grant.host.clone());
-            }
-        }
+        let granted = self
+            .host_grants
+            .used(|grant| grant.agent == *agent && grant.conversation.as_ref() == conversation);
+        found.extend(granted.into_iter().map(|grant| grant.host));
         found
     }
 
@@ -85,16 +78,11 @@ impl PolicyStore {
         match choice {
             Choice::Once | Choice::No => Ok(()),
             Choice::ThisAgent => {
-                let mut grants = lock(&self.host_grants);
-                if grants.len() >= MAX_GRANTS {
-                    grants.remove(0);
-                }
-                grants.push(HostGrant {
+                self.host_grants.add([HostGrant {
                     agent: agent.clone(),
                     conversation: conversation.cloned(),
                     host: host.to_owned(),
-                    used: SystemClock.mono(),
-                });
+                }]);
                 Ok(())
             }
             Choice::AlwaysHere | Choice::Always => self.change_remembered(|kept| {

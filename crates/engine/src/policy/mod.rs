@@ -6,6 +6,7 @@
 //! fewer by accident.
 
 pub mod audit;
+mod grants;
 mod hosts;
 mod settings;
 
@@ -18,27 +19,24 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use abide_core::policy::{
     self, Action, Choice, CommandLine, Decision, Offer, Parsed, Place, Policy, Rule, Source,
 };
-use abide_core::{Agent, Conversation, Millis, Mono};
+use abide_core::{Agent, Conversation};
 use abide_session::private_file;
 
 pub use crate::command_line::changes_commands;
+use grants::Grants;
 pub use hosts::{AllowedHost, shown_host};
 use settings::{InvalidRules, Remembered};
 
 use crate::clock::SystemClock;
 use crate::command_line::{self, Surroundings};
 use crate::config;
-use crate::file_stamp::{EmptyGrace, FileStamp};
 use crate::lock::lock;
+use crate::watched_file::{Look, WatchedFile};
 
 /// Longest file of rules, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 /// Most rules and host names that "always" adds.
 const MAX_REMEMBERED: usize = 1_000;
-/// Most rules that "this agent" keeps.
-const MAX_GRANTS: usize = 1_000;
-/// Time for which "this agent" holds after its last use.
-const GRANT_TIME: Millis = Millis::from_secs(24 * 3_600);
 
 /// Rules and the files that they come from.
 pub struct PolicyStore {
@@ -48,34 +46,16 @@ pub struct PolicyStore {
     remembered: PathBuf,
     home: PathBuf,
     loaded: Mutex<Loaded>,
-    grants: Mutex<Vec<Grant>>,
-    host_grants: Mutex<Vec<hosts::HostGrant>>,
-}
-
-/// Rule that "this agent" has added. It ends with the daemon.
-struct Grant {
-    rule: Rule,
-    used: Mono,
+    grants: Grants<Rule>,
+    host_grants: Grants<hosts::HostGrant>,
 }
 
 struct Loaded {
-    stamps: [FileStamp; 2],
-    graces: [EmptyGrace; 2],
+    files: [WatchedFile; 2],
     /// The rules, or the reason why there are none.
     policy: Result<Arc<Policy>, Arc<str>>,
     /// Host names that `always here` has allowed.
     hosts: Arc<[AllowedHost]>,
-}
-
-impl Loaded {
-    /// True if one of the files had text shortly before and has none now.
-    fn is_emptied(&mut self, stamps: [FileStamp; 2]) -> bool {
-        let now = SystemClock.mono();
-        let graces = self.graces.iter_mut().zip(stamps);
-        // Each file is looked at: the second one may have been emptied too.
-        let held = graces.filter_map(|(grace, stamp)| grace.holds(stamp, now).then_some(()));
-        held.count() > 0
-    }
 }
 
 /// Command of an agent that is to be judged.
@@ -131,18 +111,18 @@ enum RuleFileFault {
 impl PolicyStore {
     /// Policy of the installation with this configuration file.
     pub fn new(config: &Path) -> Self {
+        let remembered = config.with_file_name("policy.toml");
         PolicyStore {
             config: config.to_owned(),
-            remembered: config.with_file_name("policy.toml"),
             home: config::home(),
             loaded: Mutex::new(Loaded {
-                stamps: [FileStamp::Unread; 2],
-                graces: Default::default(),
+                files: [WatchedFile::new(config), WatchedFile::new(&remembered)],
                 policy: Err("".into()),
                 hosts: Arc::default(),
             }),
-            grants: Mutex::default(),
-            host_grants: Mutex::default(),
+            remembered,
+            grants: Grants::default(),
+            host_grants: Grants::default(),
         }
     }
 
@@ -158,25 +138,29 @@ impl PolicyStore {
 
     /// Contents of the files as they are now.
     fn loaded(&self) -> MutexGuard<'_, Loaded> {
-        let stamps = [FileStamp::of(&self.config), FileStamp::of(&self.remembered)];
         let mut loaded = lock(&self.loaded);
-        if loaded.stamps != stamps && !loaded.is_emptied(stamps) {
-            let (policy, hosts) = match self.read() {
-                Ok((policy, hosts)) => (Ok(Arc::new(policy)), hosts.into()),
-                Err(broken) => (Err(Arc::from(broken.to_string())), Arc::default()),
-            };
-            let mut stamps = stamps;
-            if let Err(why) = &policy {
-                if loaded.policy != policy {
-                    tracing::error!("the policy cannot be used: {why}");
-                }
-                // The fault may be of the moment, such as too many open files: the files are read again.
-                stamps = [FileStamp::Unread; 2];
-            }
-            loaded.stamps = stamps;
-            loaded.policy = policy;
-            loaded.hosts = hosts;
+        let now = SystemClock.mono();
+        // Each file is looked at: both may have been emptied.
+        let looks = loaded.files.each_mut().map(|file| file.look(now));
+        if looks.contains(&Look::Emptied) || looks == [Look::Same; 2] {
+            return loaded;
         }
+        let (policy, hosts) = match self.read() {
+            Ok((policy, hosts)) => (Ok(Arc::new(policy)), hosts.into()),
+            Err(broken) => (Err(Arc::from(broken.to_string())), Arc::default()),
+        };
+        if let Err(why) = &policy
+            && loaded.policy != policy
+        {
+            tracing::error!("the policy cannot be used: {why}");
+        }
+        for (file, look) in loaded.files.iter_mut().zip(looks) {
+            if let Look::Changed(stamp) = look {
+                file.was_read(stamp, policy.is_ok());
+            }
+        }
+        loaded.policy = policy;
+        loaded.hosts = hosts;
         loaded
     }
 
@@ -208,32 +192,14 @@ impl PolicyStore {
 
     /// Rules that "this agent" has added and that still hold.
     pub fn granted_rules(&self) -> Vec<Rule> {
-        let grants = lock(&self.grants);
-        let now = SystemClock.mono();
-        let hold = grants
-            .iter()
-            .filter(|grant| now.since(grant.used) < GRANT_TIME);
-        hold.map(|grant| grant.rule.clone()).collect()
+        self.grants.all()
     }
 
     /// Rules that "this agent" has added for this agent.
     fn granted(&self, command: JudgedCommand<'_>) -> Vec<Rule> {
-        let mut grants = lock(&self.grants);
-        if grants.is_empty() {
-            return Vec::new();
-        }
-        let now = SystemClock.mono();
-        grants.retain(|grant| now.since(grant.used) < GRANT_TIME);
-        let own = |grant: &&mut Grant| {
-            let agent = grant.rule.agent.as_deref() == Some(&*command.agent.0);
-            agent && grant.rule.source == Source::Granted(command.conversation.cloned())
-        };
-        let mut rules = Vec::new();
-        for grant in grants.iter_mut().filter(own) {
-            grant.used = now;
-            rules.push(grant.rule.clone());
-        }
-        rules
+        let source = Source::Granted(command.conversation.cloned());
+        self.grants
+            .used(|rule| rule.agent.as_deref() == Some(&*command.agent.0) && rule.source == source)
     }
 
     /// Adds the rules of an answer. `Once` and `No` add none.
@@ -241,12 +207,7 @@ impl PolicyStore {
         match choice {
             Choice::Once | Choice::No => Ok(()),
             Choice::ThisAgent => {
-                let mut grants = lock(&self.grants);
-                let used = SystemClock.mono();
-                let surplus = (grants.len() + rules.len()).saturating_sub(MAX_GRANTS);
-                let surplus = surplus.min(grants.len());
-                grants.drain(..surplus);
-                grants.extend(rules.iter().cloned().map(|rule| Grant { rule, used }));
+                self.grants.add(rules.iter().cloned());
                 Ok(())
             }
             Choice::AlwaysHere | Choice::Always => self.change_remembered(|kept| {
