@@ -93,14 +93,6 @@ fn end(row: &DirectoryRow) -> Option<SessionEnd> {
     serde_json::from_value(word.into()).ok()
 }
 
-/// Time of its last output.
-fn last_activity(row: &DirectoryRow) -> u64 {
-    match row.facts.last_activity {
-        0 => row.facts.ended_at.unwrap_or(row.as_of),
-        known => known,
-    }
-}
-
 /// Processes that run in the background, as far as its machine can be asked.
 fn still_running(known: &Known) -> Vec<Process> {
     match (known.reach, known.row.facts.state) {
@@ -155,7 +147,7 @@ fn session(known: &Known, now: u64) -> Session {
         timeout: None,
         idle: None,
         inactivity_timeout: None,
-        last_activity: last_activity(row),
+        last_activity: row.facts.last_activity,
         idle_for: None,
         error: facts.error.clone(),
         machine: Some(known.machine.clone()),

@@ -33,11 +33,7 @@ impl ControlLine {
         let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
         let (word, number) = (words.next()?, words.next()?.parse().ok()?);
         match word {
-            // A front of an earlier version sends no age.
-            "!again" => {
-                let age = words.next().map_or(Ok(0), str::parse);
-                Some(ControlLine::Again(number, age.ok()?))
-            }
+            "!again" => Some(ControlLine::Again(number, words.next()?.parse().ok()?)),
             "!check" => Some(ControlLine::Check(number)),
             _ => None,
         }
@@ -55,12 +51,11 @@ mod tests {
             assert_eq!(ControlLine::read(line.as_bytes()), Some(control));
             assert!(line.as_bytes().starts_with(PREFIX));
         }
-        let without_age = ControlLine::read(b"!again 7");
-        assert_eq!(without_age, Some(ControlLine::Again(7, 0)));
         for unknown in [
             "!",
             "!again",
             "!again x",
+            "!again 1",
             "!again 1 x",
             "!check -1",
             "!other 1",

@@ -15,7 +15,7 @@ use crate::handle::{LaunchOptions, Stdin};
 use crate::sandbox::SandboxChoice;
 
 /// Version of the encoding: its first byte.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 impl LaunchOptions {
     /// Launch data as bytes. Fingerprints of secrets are salted, so two launches with equal secrets have different bytes.
@@ -46,9 +46,7 @@ impl LaunchOptions {
             SandboxChoice::Impossible(why) => to.u8(2).bytes(why.as_bytes()),
         };
         to.maybe_text(self.name.as_ref().map(SessionName::as_str));
-        if let Some(inherited) = &self.inherited_limits {
-            inherited.encode(&mut to);
-        }
+        InheritedLimits::encode(self.inherited_limits.as_ref(), &mut to);
         bytes
     }
 

@@ -87,17 +87,20 @@ pub struct ResourceLimit {
 }
 
 impl InheritedLimits {
-    /// Appends the limits. They must come last, because nothing tells where they are absent.
-    pub fn encode(&self, to: &mut Encoder<'_>) {
-        to.u32(self.umask).u32(self.limits.len() as u32);
-        for bound in &self.limits {
-            to.u32(bound.resource).u64(bound.soft).u64(bound.hard);
+    /// Appends limits, if there are some.
+    pub fn encode(limits: Option<&Self>, to: &mut Encoder<'_>) {
+        to.flag(limits.is_some());
+        if let Some(InheritedLimits { umask, limits }) = limits {
+            to.u32(*umask).u32(limits.len() as u32);
+            for bound in limits {
+                to.u32(bound.resource).u64(bound.soft).u64(bound.hard);
+            }
         }
     }
 
-    /// Decodes the limits, if any bytes are left; older daemons do not send them.
+    /// Decodes limits.
     pub fn decode(from: &mut Decoder<'_>) -> Result<Option<Self>, Malformed> {
-        if from.0.is_empty() {
+        if !from.flag()? {
             return Ok(None);
         }
         Ok(Some(InheritedLimits {
@@ -182,15 +185,7 @@ impl Launch {
         to.bytes(record.session.as_bytes())
             .bytes(record.agent.as_bytes())
             .bytes(&record.command)
-            .u32(self.argv.len() as u32);
-        for arg in &self.argv {
-            to.bytes(arg);
-        }
-        to.bytes(&record.cwd).u32(self.env.len() as u32);
-        for (name, value) in &self.env {
-            to.bytes(name).bytes(value);
-        }
-        self.stdin.encode(to);
+            .bytes(&record.cwd);
         match record.pty {
             None => to.u8(0),
             Some(size) => to.u8(1).u32(size.cols.into()).u32(size.rows.into()),
@@ -199,79 +194,75 @@ impl Launch {
             .maybe_u64(record.idle_ms)
             .maybe_u64(record.inactivity_ms)
             .u64(record.log_quota)
-            .u64(record.created_wall_ms);
-        to.texts(&record.keys)
+            .u64(record.created_wall_ms)
+            .texts(&record.keys)
             .maybe_text(record.conversation.as_deref())
             .maybe_text(record.started_by.as_deref())
             .maybe_text(record.name.as_deref())
-            .u32(record.grace_ms);
+            .u32(record.grace_ms)
+            .bytes(&record.secret_fingerprints)
+            .u32(self.argv.len() as u32);
+        for arg in &self.argv {
+            to.bytes(arg);
+        }
+        to.u32(self.env.len() as u32);
+        for (name, value) in &self.env {
+            to.bytes(name).bytes(value);
+        }
+        self.stdin.encode(to);
         to.u8(match self.containment {
             ContainmentChoice::Auto => 0,
             ContainmentChoice::Cgroup => 1,
             ContainmentChoice::PidNamespace => 2,
             ContainmentChoice::Subreaper => 3,
         });
-        to.u32(self.max_processes)
-            .bytes(&record.secret_fingerprints);
+        to.u32(self.max_processes);
         match &self.sandbox {
             None => to.u8(0),
             Some(plan) => plan.encode(to.u8(1)),
         };
-        if let Some(inherited) = &self.inherited {
-            inherited.encode(to);
-        }
+        InheritedLimits::encode(self.inherited.as_ref(), to);
         to
     }
 
-    /// Decodes a launch. The fields of its record are not in one piece, because the order of an earlier version stays.
+    /// Decodes a launch.
     pub(super) fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
-        let session = from.text()?;
-        let agent = from.text()?;
-        let command = from.bytes()?.to_vec();
-        let argv = from.list(|from| Ok(from.bytes()?.to_vec()))?;
-        let cwd = from.bytes()?.to_vec();
-        let env = from.list(|from| Ok((from.bytes()?.to_vec(), from.bytes()?.to_vec())))?;
-        let stdin = Stdin::decode(from)?;
-        let mut record = LaunchRecord {
-            session,
-            agent,
-            command,
-            cwd,
-            pty: match from.u8()? {
-                0 => None,
-                _ => Some(Size {
-                    cols: from.u16()?,
-                    rows: from.u16()?,
-                }),
-            },
-            deadline_ms: from.maybe_u64()?,
-            idle_ms: from.maybe_u64()?,
-            inactivity_ms: from.maybe_u64()?,
-            log_quota: from.u64()?,
-            created_wall_ms: from.u64()?,
-            keys: from.texts()?,
-            conversation: from.maybe_text()?,
-            started_by: from.maybe_text()?,
-            name: from.maybe_text()?,
-            grace_ms: from.u32()?,
-            secret_fingerprints: Vec::new(),
-        };
-        let containment = match from.u8()? {
-            0 => ContainmentChoice::Auto,
-            1 => ContainmentChoice::Cgroup,
-            2 => ContainmentChoice::PidNamespace,
-            3 => ContainmentChoice::Subreaper,
-            _ => return Err(Malformed),
-        };
-        let max_processes = from.u32()?;
-        record.secret_fingerprints = from.bytes()?.to_vec();
         Ok(Launch {
-            record,
-            argv,
-            env,
-            stdin,
-            containment,
-            max_processes,
+            record: LaunchRecord {
+                session: from.text()?,
+                agent: from.text()?,
+                command: from.bytes()?.to_vec(),
+                cwd: from.bytes()?.to_vec(),
+                pty: match from.u8()? {
+                    0 => None,
+                    _ => Some(Size {
+                        cols: from.u16()?,
+                        rows: from.u16()?,
+                    }),
+                },
+                deadline_ms: from.maybe_u64()?,
+                idle_ms: from.maybe_u64()?,
+                inactivity_ms: from.maybe_u64()?,
+                log_quota: from.u64()?,
+                created_wall_ms: from.u64()?,
+                keys: from.texts()?,
+                conversation: from.maybe_text()?,
+                started_by: from.maybe_text()?,
+                name: from.maybe_text()?,
+                grace_ms: from.u32()?,
+                secret_fingerprints: from.bytes()?.to_vec(),
+            },
+            argv: from.list(|from| Ok(from.bytes()?.to_vec()))?,
+            env: from.list(|from| Ok((from.bytes()?.to_vec(), from.bytes()?.to_vec())))?,
+            stdin: Stdin::decode(from)?,
+            containment: match from.u8()? {
+                0 => ContainmentChoice::Auto,
+                1 => ContainmentChoice::Cgroup,
+                2 => ContainmentChoice::PidNamespace,
+                3 => ContainmentChoice::Subreaper,
+                _ => return Err(Malformed),
+            },
+            max_processes: from.u32()?,
             sandbox: match from.u8()? {
                 0 => None,
                 _ => Some(Plan::decode(from)?),

@@ -77,18 +77,15 @@ pub struct DirectoryFacts {
     pub created_at: u64,
     /// End, in Unix milliseconds.
     pub ended_at: Option<u64>,
-    /// Last output, in Unix milliseconds; zero in rows of older versions.
-    #[serde(default)]
+    /// Last output, in Unix milliseconds.
     pub last_activity: u64,
     /// Processes that the leader left and that run.
-    #[serde(default)]
     pub left: Vec<Process>,
     /// Exit code.
     pub exit_code: Option<i32>,
     /// Signal.
     pub signal: Option<i32>,
     /// Word for the cause of the end.
-    #[serde(default)]
     pub end: Option<String>,
     /// Working directory.
     pub cwd: String,
@@ -97,7 +94,6 @@ pub struct DirectoryFacts {
     /// Bytes of output.
     pub bytes: u64,
     /// Timer or wait whose condition has started it; `None`: a call.
-    #[serde(default)]
     pub started_by: Option<String>,
     /// Reason for a failure to start.
     pub error: Option<String>,
