@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use abide_api::arguments::WaitArgs;
 use abide_api::{
-    Id, ReadTimerResult, TimerDay, TimerDetails, TimerIds, TimerMade, TimerPage, TimerResult,
-    TimerStats, TimerStatus, ToolOutput, Waited,
+    Id, ReadTimerResult, TimerDetails, TimerIds, TimerMade, TimerPage, TimerResult, TimerStats,
+    TimerStatus, ToolOutput, Waited,
 };
 use abide_core::request::Caller;
 use abide_core::time::Wall;
@@ -23,7 +23,7 @@ use super::problem::Problem;
 use super::requester::Requester;
 use super::tools::{context, environment_for};
 use super::{State, elsewhere, headers, pagination};
-use crate::tools::{self, BadInput, NotCalled, in_seconds};
+use crate::tools::{self, BadInput, NotCalled};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::config;
@@ -373,27 +373,8 @@ pub async fn stats(
     let since = SystemClock.now().wall.0.saturating_sub(DAYS * 86_400_000);
     let agent = requester.agent.as_ref().map(|agent| agent.0.as_ref());
     let store = state.handle.store_reader();
-    let stats = store.stats(agent).await?;
-    let days = store.timer_days(agent, Wall(since)).await?;
-    let saved = store.calls_saved(agent, POLL_INTERVAL).await?;
-    let days = days.into_iter().map(|day| TimerDay {
-        day: day.day,
-        completed: day.completed,
-        stopped: day.stopped,
-        waited: in_seconds(day.waited),
-    });
-    Ok(JsonResponse(TimerStats {
-        made: stats.made,
-        running: stats.running,
-        completed_by_time: stats.by_time,
-        completed_by_condition: stats.by_condition,
-        completed_by_impossible: stats.by_impossible,
-        stopped: stats.stopped,
-        elapsed_total: in_seconds(stats.elapsed),
-        max_late: in_seconds(stats.max_late),
-        days: days.collect(),
-        calls_saved: saved,
-    }))
+    let stats = store.timer_stats(agent, Wall(since), POLL_INTERVAL).await?;
+    Ok(JsonResponse(stats))
 }
 
 /// Waits until a condition holds, while the client stays connected. Nothing is stored.

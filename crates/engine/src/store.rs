@@ -47,9 +47,9 @@ pub use postgres::{
 pub(crate) use postgres::{
     FrameTable, MAX_ENTRIES, MAX_FRAMES, StoredFrame, inspect, introduced_machines, leave,
 };
-pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};
+pub use read::{EndedQuery, MessageQuery, MessageRow, StoreReader, TimerRow};
 pub use timer_history::TimerChangeRow;
-pub use timer_list::{EndedFilter, MessageCounts, TimerDay, TimerOrder, TimerPage, TimerQuery};
+pub use timer_list::{EndedFilter, MessageCounts, TimerOrder, TimerPage, TimerQuery};
 pub use write::closing_word;
 #[cfg(test)]
 pub(crate) use write::commit;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use abide_api::TimerStats;
 use abide_core::id::IdPermutation;
 use abide_core::message::About;
 use abide_core::time::{Millis, Steady, Wall};
@@ -17,6 +18,7 @@ use super::load::{RowScope, kind, subject};
 use super::postgres::Reads;
 use super::query::{Columns, Query};
 use super::records::{Told, Value};
+use super::timer_list::seconds;
 use crate::lock::lock;
 
 /// Reader of stored timers, messages and questions. With SQLite, a read of few rows is done when it is called; one of
@@ -113,26 +115,6 @@ pub struct EndedQuery<'a> {
     /// Agent; `None`: all.
     pub agent: Option<&'a str>,
     pub limit: usize,
-}
-
-/// Statistics of all timers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Number of timers in the database.
-    pub made: u64,
-    /// Timers that have not ended.
-    pub running: u64,
-    /// Timers completed by time.
-    pub by_time: u64,
-    /// Timers completed because a condition held.
-    pub by_condition: u64,
-    /// Timers completed because a condition could no longer hold.
-    pub by_impossible: u64,
-    pub stopped: u64,
-    /// Total time that completed timers ran.
-    pub elapsed: Millis,
-    /// Longest delay of a completion.
-    pub max_late: Millis,
 }
 
 pub(super) const TIMER: &str = "SELECT number, agent, kind, purpose, condition, created_ms, checked_ms, \
@@ -268,8 +250,15 @@ impl StoreReader {
         self.read(read).await
     }
 
-    /// Statistics of all timers.
-    pub async fn stats(&self, agent: Option<&str>) -> Result<Stats, StoreFault> {
+    /// Statistics of all timers. Days count from `since`, and calls that were not needed with this interval of polls.
+    pub async fn timer_stats(
+        &self,
+        agent: Option<&str>,
+        since: Wall,
+        poll_interval: Millis,
+    ) -> Result<TimerStats, StoreFault> {
+        let days = self.timer_days(agent, since).await?;
+        let calls_saved = self.calls_saved(agent, poll_interval).await?;
         let agent = agent.map(str::to_owned);
         let sql = "SELECT count(*), count(*) FILTER (WHERE ended_ms IS NULL), \
              count(*) FILTER (WHERE completed_by = 'time'), \
@@ -280,19 +269,22 @@ impl StoreReader {
              coalesce(max(late_ms), 0) FROM timer WHERE ?1 IS NULL OR agent = ?1";
         let read = move |db: &dyn Query| {
             db.one(sql, &[agent.as_deref().into()], |row| {
-                Ok(Stats {
+                Ok(TimerStats {
                     made: row.u64(0)?,
                     running: row.u64(1)?,
-                    by_time: row.u64(2)?,
-                    by_condition: row.u64(3)?,
-                    by_impossible: row.u64(4)?,
+                    completed_by_time: row.u64(2)?,
+                    completed_by_condition: row.u64(3)?,
+                    completed_by_impossible: row.u64(4)?,
                     stopped: row.u64(5)?,
-                    elapsed: Millis(row.u64(6)?),
-                    max_late: Millis(row.u64(7)?),
+                    elapsed_total: seconds(row.u64(6)?),
+                    max_late: seconds(row.u64(7)?),
+                    days: Vec::new(),
+                    calls_saved,
                 })
             })
         };
-        self.scan(read).await
+        let stats = self.scan(read).await?;
+        Ok(TimerStats { days, ..stats })
     }
 
     pub async fn message(&self, number: u64) -> Result<Option<MessageRow>, StoreFault> {
@@ -448,7 +440,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let reader = reader(&folder);
         let _reads_one = reader.db();
-        assert_eq!(reader.stats(None).await.expect("figures"), Stats::default());
+        let stats = reader.timer_stats(None, Wall(0), Millis(1)).await;
+        assert_eq!(stats.expect("figures").made, 0);
     }
 
     /// Counts the steps of the database, in tens.

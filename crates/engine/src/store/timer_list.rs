@@ -1,6 +1,7 @@
 //! Lists of all timers, ended or not: filtered, sorted, in pages. They may read every row, so they use a connection
 //! of their own.
 
+use abide_api::TimerDay;
 use abide_core::id::IdPermutation;
 use abide_core::time::Wall;
 use abide_core::{Millis, TimerId};
@@ -83,19 +84,6 @@ pub struct TimerPage {
     pub more: bool,
     /// Number of timers that match.
     pub total: u64,
-}
-
-/// Ended timers of one day (UTC).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TimerDay {
-    /// Date such as `2026-11-15`.
-    pub day: String,
-    /// Number of completed timers.
-    pub completed: u64,
-    /// Number of stopped timers.
-    pub stopped: u64,
-    /// Total time that the completed ones ran.
-    pub waited: Millis,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -216,6 +204,11 @@ fn page(
     Ok(Some(TimerPage { rows, more, total }))
 }
 
+/// Seconds of these milliseconds.
+pub(super) fn seconds(millis: u64) -> f64 {
+    millis as f64 / 1_000.0
+}
+
 impl StoreReader {
     /// Page of timers; `None`: the timer in `after` does not exist.
     pub async fn timers(&self, query: TimerQuery) -> Result<Option<TimerPage>, StoreFault> {
@@ -244,7 +237,11 @@ impl StoreReader {
     /// Calls that all ended timers have saved compared with polling every `every`: the polls while each ran, less the
     /// calls that were made. Those are not counted one by one; a wait is assumed to be called again after each
     /// standby of the last call's length.
-    pub async fn calls_saved(&self, agent: Option<&str>, every: Millis) -> Result<u64, StoreFault> {
+    pub(super) async fn calls_saved(
+        &self,
+        agent: Option<&str>,
+        every: Millis,
+    ) -> Result<u64, StoreFault> {
         let agent = agent.map(str::to_owned);
         let sql = "SELECT CAST(coalesce(sum(CASE WHEN polls > calls THEN polls - calls ELSE 0 END), 0) AS BIGINT) \
              FROM (SELECT ran / ?1 AS polls, CASE WHEN standby_ms > 0 AND ran > standby_ms \
@@ -260,7 +257,7 @@ impl StoreReader {
     }
 
     /// Ended timers per day since `from`; days without any are left out.
-    pub async fn timer_days(
+    pub(super) async fn timer_days(
         &self,
         agent: Option<&str>,
         from: Wall,
@@ -278,7 +275,7 @@ impl StoreReader {
                     day: timestamp::day(row.u64(0)?),
                     completed: row.u64(1)?,
                     stopped: row.u64(2)?,
-                    waited: Millis(row.u64(3)?),
+                    waited: seconds(row.u64(3)?),
                 })
             })
         };
