@@ -76,7 +76,7 @@ pub enum Record {
     },
     /// Delivery of these messages has begun, or an answer that reported their subject was lost. From now on they may
     /// have been delivered before.
-    DeliveryBegun {
+    DeliveryStarted {
         /// Numbers of the messages.
         numbers: Vec<u64>,
         /// True if the answer of a call carries them: until it is delivered or lost, no other machine tells them.

@@ -489,7 +489,7 @@ fn noted(record: &message::Record) -> String {
                 agent.0
             )
         }
-        message::Record::DeliveryBegun { numbers, .. } => format!("{} being told", all(numbers)),
+        message::Record::DeliveryStarted { numbers, .. } => format!("{} being told", all(numbers)),
         message::Record::Seen { numbers, .. } => format!("{} seen", all(numbers)),
         message::Record::Released { numbers } => format!("{} released", all(numbers)),
     }

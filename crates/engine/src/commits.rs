@@ -73,7 +73,7 @@ impl AfterCommit {
                     }
                 }
                 Record::Message(
-                    message::Record::DeliveryBegun { .. } | message::Record::Released { .. },
+                    message::Record::DeliveryStarted { .. } | message::Record::Released { .. },
                 )
                 | Record::Held { .. }
                 | Record::Timer(_)

@@ -380,7 +380,7 @@ impl Engine {
 fn record_delivery(step: &mut Step<'_>, numbers: Vec<u64>, in_flight: bool) {
     if !numbers.is_empty() {
         let at = step.now.wall;
-        let begun = message::Record::DeliveryBegun {
+        let begun = message::Record::DeliveryStarted {
             numbers,
             in_flight,
             at,

@@ -121,7 +121,7 @@ impl TestDatabase {
                 let before = self.messages.insert(*number, letter);
                 assert!(before.is_none(), "message {number} was posted twice");
             }
-            message::Record::DeliveryBegun { numbers, .. } => {
+            message::Record::DeliveryStarted { numbers, .. } => {
                 for number in numbers {
                     self.messages.get_mut(number).expect("a message").told = true;
                 }

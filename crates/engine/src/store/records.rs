@@ -471,7 +471,7 @@ pub(super) trait RecordRows {
                     ],
                 );
             }
-            message::Record::DeliveryBegun {
+            message::Record::DeliveryStarted {
                 numbers,
                 in_flight,
                 at,

@@ -155,7 +155,7 @@ pub(super) fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'
                 ..
             }) => ["timer.stop.pre", "timer.stop.post"],
             Record::Timer(timer::Record::Ended { .. }) => ["timer.due.pre", "timer.due.post"],
-            Record::Message(message::Record::DeliveryBegun { .. }) => {
+            Record::Message(message::Record::DeliveryStarted { .. }) => {
                 ["message.told.pre", "message.told.post"]
             }
             Record::Message(message::Record::Seen { .. }) => {

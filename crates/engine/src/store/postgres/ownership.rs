@@ -156,14 +156,14 @@ impl Owned {
                 }
                 return vec![(shard, Part::Whole(record))];
             }
-            Record::Message(message::Record::DeliveryBegun {
+            Record::Message(message::Record::DeliveryStarted {
                 numbers,
                 in_flight,
                 at,
             }) => {
                 let parts = self.by_shard(numbers).into_iter().map(|(shard, numbers)| {
                     let (in_flight, at) = (*in_flight, *at);
-                    let begun = message::Record::DeliveryBegun {
+                    let begun = message::Record::DeliveryStarted {
                         numbers,
                         in_flight,
                         at,

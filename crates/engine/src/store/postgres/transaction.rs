@@ -68,7 +68,7 @@ impl Transaction {
                         .map_or(*due, |soonest| soonest.min(*due));
                     transaction.soonest = Some(soonest);
                 }
-                Record::Message(message::Record::DeliveryBegun { numbers, .. }) => {
+                Record::Message(message::Record::DeliveryStarted { numbers, .. }) => {
                     transaction.told.extend(numbers);
                 }
                 _ => {}
