@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::harness::{Abide, feed, text, wait_for_line};
 
 fn code(abide: &Abide, words: &[&str]) -> i32 {
@@ -378,7 +380,6 @@ fn session_belongs_to_the_agent_of_the_run() {
 
 #[test]
 fn sigterm_is_forwarded_to_the_command() {
-    use rustix::process::{Pid, Signal, kill_process};
     let abide = Abide::new();
     let command = "trap 'echo asked; exit 4' TERM; echo begun; while :; do sleep 0.1; done";
     let mut child = abide.command(["run", "--", command]).spawn().unwrap();
@@ -387,6 +388,26 @@ fn sigterm_is_forwarded_to_the_command() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(text(&output.stdout), "asked\n");
     assert_eq!(output.status.code(), Some(4));
+}
+
+#[test]
+fn interrupt_is_forwarded_once_if_the_daemon_restarts_after_it() {
+    let abide = Abide::new();
+    let go = abide.fifo("go");
+    let command = "trap 'echo caught' INT; trap 'echo asked; exit 4' TERM; exec 3<>go; echo begun; \
+                   while :; do read -t 0.1 -r line <&3 && echo \"$line\"; done";
+    let mut child = abide.command(["run", "--", command]).spawn().unwrap();
+    let mut shown = child.stdout.take().unwrap();
+    wait_for_line(&mut shown, "begun\n");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    wait_for_line(&mut shown, "caught\n");
+    abide.kill_daemon();
+    feed(&go, b"again\n");
+    wait_for_line(&mut shown, "again\n");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let rest = wait_for_line(&mut shown, "asked\n");
+    assert_eq!(text(&rest), "asked\n");
+    assert_eq!(child.wait().unwrap().code(), Some(4));
 }
 
 #[test]

@@ -106,11 +106,14 @@ impl RunControl {
     }
 
     /// Records the session id. Input starts to flow, and an interrupt that came before is forwarded now.
+    /// Each later connection names the same session again.
     pub fn accepted(&mut self, facts: &Value) {
         let Some(id) = facts["session_id"].as_str() else {
             return;
         };
-        self.session = Some(id.to_owned());
+        if self.session.replace(id.to_owned()).is_some() {
+            return;
+        }
         if let Some(source) = self.source.take() {
             let forwarded = input::forward(self.client.clone(), id.to_owned(), source);
             // A session that does not take its input any more has ended, which its output tells.
