@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{Abide, feed, text, wait_for_line};
+use crate::harness::{Abide, RunningCommand, feed, text, wait_for_line};
 
 fn code(abide: &Abide, words: &[&str]) -> i32 {
     let output = abide.output(["run"].iter().chain(words));
@@ -356,6 +356,40 @@ fn closed_output_pipe_ends_the_command_with_sigpipe() {
     assert!(logs.status.success(), "{logs:?}");
     let sessions = abide.json(["session", "list", "--all", "--json"]);
     assert_eq!(sessions["sessions"][0]["signal"], 13, "{sessions}");
+}
+
+/// Starts `abide run` with a command that has written more than the pipe takes, of which nothing is read.
+fn run_without_reader(abide: &Abide, traps: &str) -> RunningCommand {
+    let ready = abide.fifo("ready");
+    let loops = "head -c 1000000 /dev/zero; echo ready >ready; while :; do sleep 0.05; done";
+    let run = RunningCommand::new(abide, &["run", "--", &format!("{traps}; {loops}")]);
+    std::fs::read(ready).unwrap();
+    run
+}
+
+#[test]
+fn third_interrupt_gives_up_if_the_output_is_not_read() {
+    let abide = Abide::new();
+    let caught = abide.fifo("caught");
+    let mut run = run_without_reader(&abide, "trap 'echo 1 >caught' INT");
+    let interrupt = || kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+    let id = abide.newest();
+    interrupt();
+    std::fs::read(caught).unwrap();
+    interrupt();
+    let ended = abide.output(["wait", "--session", &id, "--for", "1m"]);
+    assert!(ended.status.success(), "{ended:?}");
+    interrupt();
+    assert_eq!(run.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn sigterm_ends_a_run_whose_output_is_not_read() {
+    let abide = Abide::new();
+    let mut run = run_without_reader(&abide, "trap 'exit 4' TERM");
+    kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(143));
+    assert!(abide.running_ids().is_empty());
 }
 
 #[test]

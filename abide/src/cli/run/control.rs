@@ -4,6 +4,7 @@
 use std::io;
 use std::pin::pin;
 
+use abide_core::Millis;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -20,6 +21,8 @@ use abide_engine::secret;
 
 /// Capacity of the queue of key input on its way to the command.
 const KEY_QUEUE: usize = 1_024;
+/// Longest wait for the end of a command that was asked to end.
+const END_TIME: Millis = Millis::from_secs(24 * 3_600);
 /// Byte that a terminal sends for Ctrl-C.
 const CTRL_C: u8 = 0x03;
 
@@ -362,6 +365,16 @@ impl RunControl {
         self.stop();
     }
 
+    /// Waits for the end of the session.
+    pub fn session_end(&self) -> impl Future<Output = ()> + use<> {
+        let (client, session) = (self.client.of_person(), self.session.clone());
+        async move {
+            if let Some(id) = session {
+                until_ended(&client, &id, END_TIME).await;
+            }
+        }
+    }
+
     /// Restores the terminal and stops forwarding input.
     pub fn stop(&mut self) {
         self.raw = None;
@@ -406,6 +419,14 @@ impl RunControl {
 fn signal_body(signal: &str) -> Value {
     let key = secret::random_hex::<16>();
     json!({"signal": signal, "key": key})
+}
+
+/// Waits for the end of a session, at most for this time. Returns whether it has ended.
+async fn until_ended(client: &Client, id: &str, most: Millis) -> bool {
+    let until = json!({"session": id, "is": "ended"});
+    let body = json!({"until": until, "for": most.0 as f64 / 1_000.0});
+    let waited = client.post_retrying("/v1/wait", &body).await;
+    waited.is_ok_and(|result| result["held"] == true)
 }
 
 async fn next_signal(int: &mut Signal, term: &mut Signal) -> ForwardedSignal {

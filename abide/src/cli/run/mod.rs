@@ -51,7 +51,9 @@ pub async fn run(client: Client, args: RunArgs) -> Result<u8, CliError> {
         };
         match followed {
             Ok(ended) => break ended,
-            Err(StreamError::GaveUp(code)) => return Ok(code),
+            Err(StreamError::GaveUp(code) | StreamError::Write(WriteError::GaveUp(code))) => {
+                return Ok(code);
+            }
             Err(StreamError::Write(WriteError::Closed)) => return Ok(BROKEN_PIPE),
             Err(StreamError::Write(WriteError::Fault(fault))) => {
                 return Err(abide_error(fault.to_string()));

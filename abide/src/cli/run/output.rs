@@ -5,7 +5,8 @@ use std::io::{self, IsTerminal, Write};
 use abide_output::terminal_filter::TerminalFilter;
 use bytes::Bytes;
 
-use super::control::RunControl;
+use super::control::{ForwardedSignal, InputEvent, RunControl};
+use super::outcome::TERMINATED;
 use crate::cli::show::errln;
 use crate::http::frame::Stream;
 
@@ -40,8 +41,19 @@ pub struct CollectedOutput {
 pub enum WriteError {
     /// The reader closed the pipe.
     Closed,
+    /// The person gave up waiting for the reader; the exit code.
+    GaveUp(u8),
     /// Any other write error.
     Fault(io::Error),
+}
+
+impl From<io::Error> for WriteError {
+    fn from(fault: io::Error) -> Self {
+        match fault.kind() {
+            io::ErrorKind::BrokenPipe => WriteError::Closed,
+            _ => WriteError::Fault(fault),
+        }
+    }
 }
 
 impl RunOutput {
@@ -76,14 +88,12 @@ impl RunOutput {
                 Some(filter) => Bytes::from(filter.pass(bytes)),
                 None => bytes.clone(),
             };
-            let written = match stream {
-                Stream::Stdout | Stream::Pty => write_blocking(io::stdout(), &shown, control).await,
-                Stream::Stderr => write_blocking(io::stderr(), &shown, control).await,
-            };
-            written.map_err(|fault| match fault.kind() {
-                io::ErrorKind::BrokenPipe => WriteError::Closed,
-                _ => WriteError::Fault(fault),
-            })?;
+            match stream {
+                Stream::Stdout | Stream::Pty => {
+                    write_blocking(io::stdout(), &shown, control).await?
+                }
+                Stream::Stderr => write_blocking(io::stderr(), &shown, control).await?,
+            }
             if filter.is_some() {
                 control.track_cursor(&shown);
             }
@@ -105,17 +115,27 @@ async fn write_blocking(
     mut to: impl Write + Send + 'static,
     bytes: &Bytes,
     control: &mut RunControl,
-) -> io::Result<()> {
+) -> Result<(), WriteError> {
     let bytes = bytes.clone();
     let mut write = tokio::task::spawn_blocking(move || {
         to.write_all(&bytes)?;
         to.flush()
     });
+    let mut terminated = false;
     loop {
+        let session_end = control.session_end();
         tokio::select! {
             biased;
-            written = &mut write => return written.map_err(io::Error::other)?,
-            signal = control.signal() => control.signalled(signal),
+            written = &mut write => return Ok(written.map_err(io::Error::other)??),
+            signal = control.signal() => {
+                terminated |= signal == ForwardedSignal::Terminate;
+                if let Some(code) = control.handle(InputEvent::Signal(signal)).await {
+                    return Err(WriteError::GaveUp(code));
+                }
+            }
+            () = session_end, if terminated => {
+                return Err(WriteError::GaveUp(TERMINATED));
+            }
         }
     }
 }
