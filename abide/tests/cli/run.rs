@@ -358,6 +358,40 @@ fn closed_output_pipe_ends_the_command_with_sigpipe() {
     assert_eq!(sessions["sessions"][0]["signal"], 13, "{sessions}");
 }
 
+/// A command that ignores `SIGPIPE`, as Python, Go and Node do, and writes without end.
+const IGNORES_SIGPIPE: &str = "trap '' PIPE; while :; do echo y; done";
+
+#[test]
+fn closed_output_pipe_ends_a_command_that_ignores_sigpipe() {
+    let abide = Abide::new();
+    let mut child = abide
+        .command(["run", "--", IGNORES_SIGPIPE])
+        .spawn()
+        .unwrap();
+    wait_for_line(child.stdout.as_mut().unwrap(), "y\n");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+    assert!(abide.running_ids().is_empty());
+}
+
+#[test]
+fn output_to_a_full_disk_ends_the_command_and_says_so() {
+    let abide = Abide::new();
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut run = abide.command(["run", "--", IGNORES_SIGPIPE]);
+    let output = run.stdout(full.unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    let said = text(&output.stderr);
+    let wanted =
+        "cannot write the output: No space left on device (os error 28); the command was ended";
+    assert!(said.contains(wanted), "{said}");
+    assert!(
+        said.contains(&format!("`abide logs {}`", abide.newest())),
+        "{said}"
+    );
+    assert!(abide.running_ids().is_empty());
+}
+
 /// Starts `abide run` with a command that has written more than the pipe takes, of which nothing is read.
 fn run_without_reader(abide: &Abide, traps: &str) -> RunningCommand {
     let ready = abide.fifo("ready");

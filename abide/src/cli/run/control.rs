@@ -21,6 +21,8 @@ use abide_engine::secret;
 
 /// Capacity of the queue of key input on its way to the command.
 const KEY_QUEUE: usize = 1_024;
+/// Time in which a command whose output cannot be written may end by itself.
+const PIPE_TIME: Millis = Millis::from_secs(1);
 /// Longest wait for the end of a command that was asked to end.
 const END_TIME: Millis = Millis::from_secs(24 * 3_600);
 /// Byte that a terminal sends for Ctrl-C.
@@ -356,13 +358,30 @@ impl RunControl {
         self.interrupted_at_prompt || self.interrupts >= 2
     }
 
-    /// Sends `SIGPIPE` to the command, as the kernel would, because the reader of our output is gone.
-    pub async fn output_closed(&mut self) {
-        if let Some(id) = &self.session {
-            let path = format!("/v1/sessions/{id}/signal");
-            let _ = self.client.post(&path, &signal_body("PIPE")).await;
-        }
+    /// Ends the command because its output cannot be written: with `SIGPIPE`, as the kernel would, and with a kill if it
+    /// still runs after [`PIPE_TIME`], because many programs ignore that signal. Returns whether it was seen to end.
+    pub async fn end_command(&mut self) -> bool {
         self.stop();
+        let Some(id) = self.session.clone() else {
+            return false;
+        };
+        let client = self.client.of_person();
+        let end = async move {
+            let path = |what: &str| format!("/v1/sessions/{id}/{what}");
+            let pipe = signal_body("PIPE");
+            let _ = client.post_retrying(&path("signal"), &pipe).await;
+            until_ended(&client, &id, PIPE_TIME).await
+                || client
+                    .post_retrying(&path("kill"), &json!({}))
+                    .await
+                    .is_ok()
+        };
+        self.during(end).await.unwrap_or(false)
+    }
+
+    /// Session of the command, once it is known.
+    pub fn session(&self) -> Option<&str> {
+        self.session.as_deref()
     }
 
     /// Waits for the end of the session.

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use abide_core::limit::IDLE_DEFAULT;
 use bytes::Bytes;
+use rustix::io::Errno;
 use serde_json::Value;
 
 use super::args::RunArgs;
@@ -54,9 +55,12 @@ pub async fn run(client: Client, args: RunArgs) -> Result<u8, CliError> {
             Err(StreamError::GaveUp(code) | StreamError::Write(WriteError::GaveUp(code))) => {
                 return Ok(code);
             }
-            Err(StreamError::Write(WriteError::Closed)) => return Ok(BROKEN_PIPE),
+            Err(StreamError::Write(WriteError::Closed)) => {
+                control.end_command().await;
+                return Ok(BROKEN_PIPE);
+            }
             Err(StreamError::Write(WriteError::Fault(fault))) => {
-                return Err(abide_error(fault.to_string()));
+                return Err(unwritable(&fault, control).await);
             }
             Err(StreamError::Broken(why)) => {
                 let retry = reconnect.should_retry(output.at > body.from);
@@ -112,9 +116,6 @@ async fn follow(
             Frame::Output(stream, bytes) => {
                 control.withdraw("new output: the question is withdrawn");
                 let written = output.write(stream, &bytes, control).await;
-                if let Err(WriteError::Closed) = written {
-                    control.output_closed().await;
-                }
                 written.map_err(StreamError::Write)?;
             }
             Frame::Offset(offset) => output.at = offset,
@@ -128,6 +129,25 @@ async fn follow(
             }
         }
     }
+}
+
+/// Ends the command and says what became of it. If our terminal is gone, the command continues, as if this program had
+/// received `SIGHUP` first.
+async fn unwritable(fault: &std::io::Error, mut control: RunControl) -> CliError {
+    let is_terminal_gone = fault.raw_os_error() == Some(Errno::IO.raw_os_error());
+    let ended = !is_terminal_gone && control.end_command().await;
+    let id = control.session().unwrap_or_default();
+    let (state, next) = match ended {
+        true => (
+            "the command was ended",
+            format!("`abide logs {id}` shows its output"),
+        ),
+        false => (
+            "the command may still run",
+            format!("`abide logs {id} --follow` shows its output, `abide kill {id}` ends it"),
+        ),
+    };
+    abide_error(format!("cannot write the output: {fault}; {state}")).next(next)
 }
 
 /// Controlling terminal, if this process is in its foreground process group and at least one standard
