@@ -213,7 +213,10 @@ impl Attachment {
                         }
                     }
                     Frame::Offset(offset) => self.at = offset,
-                    Frame::Gap(bytes) => self.at += bytes,
+                    Frame::Gap(bytes) => {
+                        self.at += bytes;
+                        return Ok(FollowEnd::Redraw);
+                    }
                     Frame::Ended(facts) => {
                         return Ok(FollowEnd::Attach(AttachEnd::Ended(facts)));
                     }
@@ -294,7 +297,8 @@ impl Attachment {
         let _ = self.terminal.write(CLEAR);
         let shown = self.filter.pass(bytes);
         let _ = self.terminal.write(&shown);
-        self.at = snapshot["offset"].as_u64().unwrap_or(0);
+        // Bytes at the end that are not in the log were counted, and are not asked for again.
+        self.at = self.at.max(snapshot["offset"].as_u64().unwrap_or(0));
         Ok(shown)
     }
 }

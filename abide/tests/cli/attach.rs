@@ -3,7 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::harness::{Abide, Pty, text};
+use crate::harness::{Abide, Pty, feed, text};
 
 fn started(abide: &Abide, command: &str) -> String {
     let facts = abide.json(["session", "start", "--json", "--", command]);
@@ -197,6 +197,30 @@ fn attach_continues_when_the_daemon_is_killed() {
     pty.type_in(b"two\r");
     pty.wait_for("two");
     assert_eq!(pty.screen().matches("one").count(), 1);
+    pty.type_in(b"\x1d");
+    pty.end();
+}
+
+#[test]
+fn screen_is_drawn_again_after_a_gap_in_the_log() {
+    let abide = Abide::with_config("log_quota = 1048576\n");
+    let (go, done) = (abide.fifo("go"), abide.fifo("done"));
+    let flood = "head -c 20000000 /dev/zero | tr '\\0' x";
+    let command =
+        format!("stty -echo; echo ready; read x; echo begun; cat go; {flood}; echo >done; cat");
+    let id = started(&abide, &command);
+    let mut pty = Pty::run(abide.command(["attach", &id]));
+    pty.wait_for("Ctrl-] detaches");
+    pty.type_in(b"\r");
+    pty.wait_for("begun");
+    let pid = Pid::from_raw(pty.pid()).expect("a process");
+    kill_process(pid, Signal::STOP).expect("a signal");
+    feed(&go, b"");
+    std::fs::read(done).expect("the end of the flood");
+    kill_process(pid, Signal::CONT).expect("a signal");
+    pty.wait_for("\x1b[H\x1b[2J");
+    abide.output(["session", "send", &id, "typed later", "-k", "enter"]);
+    pty.wait_for("typed later");
     pty.type_in(b"\x1d");
     pty.end();
 }
