@@ -18,7 +18,7 @@ use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
-use tokio::sync::broadcast;
+use tokio::sync::broadcast::{self, error::TryRecvError};
 
 use super::body::json;
 use super::log_stream::{self, LogTail};
@@ -82,6 +82,7 @@ async fn serve(
     let (out, input) = socket.split();
     let output = TerminalOutput {
         resized: state.handle.screens().resized(),
+        size: DEFAULT_SIZE,
         activity,
         filter: TerminalFilter::new(false),
         state: state.clone(),
@@ -165,11 +166,14 @@ struct TerminalOutput {
     filter: TerminalFilter,
     activity: PendingCall,
     resized: broadcast::Receiver<(SessionId, Size)>,
+    /// Size that the page was told last.
+    size: Size,
 }
 
 impl TerminalOutput {
     async fn run(mut self) -> io::Result<()> {
         let (size, snapshot, from) = self.snapshot().await?;
+        self.size = size;
         let hello = TerminalEvent::Hello {
             cols: size.cols,
             rows: size.rows,
@@ -181,6 +185,7 @@ impl TerminalOutput {
         self.send_output(&snapshot).await?;
         let mut tail = self.tail(from)?;
         loop {
+            self.send_changes_of_size().await?;
             let page = log_stream::output_bytes(tail.page().await?);
             if !page.is_empty() {
                 self.send_output(&page).await?;
@@ -191,7 +196,7 @@ impl TerminalOutput {
             }
             tokio::select! {
                 more = tail.wait() => if !more { break },
-                size = self.resized.recv() => self.send_size(size).await?,
+                change = self.resized.recv() => self.send_change_of_size(change.ok()).await?,
                 () = pause(HEARTBEAT) => self.send(Message::Ping(Bytes::new())).await?,
             }
         }
@@ -223,26 +228,48 @@ impl TerminalOutput {
     }
 
     async fn send_new_snapshot(&mut self) -> io::Result<LogTail> {
-        let (_, snapshot, from) = self.snapshot().await?;
+        let (size, snapshot, from) = self.snapshot().await?;
         self.filter = TerminalFilter::new(false);
         self.send(Message::Binary(Bytes::from_static(RESET)))
             .await?;
+        self.send_size(size).await?;
         self.send_output(&snapshot).await?;
         self.tail(from)
     }
 
-    async fn send_size(
-        &mut self,
-        size: Result<(SessionId, Size), broadcast::error::RecvError>,
-    ) -> io::Result<()> {
-        match size {
-            Ok((id, size)) if id == self.view.id => {
-                let Size { cols, rows } = size;
-                self.send_event(&TerminalEvent::Resized { cols, rows })
-                    .await
-            }
-            Ok(_) | Err(_) => Ok(()),
+    /// Tells the page each change of size since the last call.
+    async fn send_changes_of_size(&mut self) -> io::Result<()> {
+        loop {
+            let change = match self.resized.try_recv() {
+                Ok(change) => Some(change),
+                Err(TryRecvError::Lagged(_)) => None,
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return Ok(()),
+            };
+            self.send_change_of_size(change).await?;
         }
+    }
+
+    /// Tells the page a change of size. `None`: changes were missed, maybe one of this terminal.
+    async fn send_change_of_size(&mut self, change: Option<(SessionId, Size)>) -> io::Result<()> {
+        match change {
+            Some((id, size)) if id == self.view.id => self.send_size(size).await,
+            Some(_) => Ok(()),
+            None => {
+                let (size, ..) = self.snapshot().await?;
+                self.send_size(size).await
+            }
+        }
+    }
+
+    /// Tells the page the size, unless it knows it.
+    async fn send_size(&mut self, size: Size) -> io::Result<()> {
+        if size == self.size {
+            return Ok(());
+        }
+        self.size = size;
+        let Size { cols, rows } = size;
+        let resized = TerminalEvent::Resized { cols, rows };
+        self.send_event(&resized).await
     }
 
     async fn end(mut self) -> io::Result<()> {

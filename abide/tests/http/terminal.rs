@@ -11,6 +11,9 @@ use crate::terminal_page::TerminalPage;
 
 const PERSON: &str = "abide-person: true\r\n";
 
+/// Parts of 900 kB of a flood, more than the buffers of a TCP connection take.
+const FLOOD_PARTS: usize = 8;
+
 fn open(abide: &Abide, browser: &str, session: &str) -> TerminalPage<TcpStream> {
     let address = abide.address();
     let url = format!("ws://{address}/v1/sessions/{session}/terminal");
@@ -151,6 +154,33 @@ fn slow_page_gets_a_new_snapshot() {
         page.painted.windows(2).any(|pair| pair == b"\x1bc"),
         "painted again"
     );
+}
+
+#[test]
+fn resize_during_a_flood_is_told_before_the_next_snapshot() {
+    let abide = Abide::new();
+    let browser = abide.log_in();
+    let part = "head -c 900000 /dev/zero | tr '\\0' x";
+    let command = format!("stty -echo; while read -r word; do {part}; echo \"end $word\"; done");
+    let session = start(&abide, &browser, &json!({"command": command}));
+    let mut slow = open(&abide, &browser, &session);
+    slow.until_event("hello");
+    let mut other = open(&abide, &browser, &session);
+    other.until_event("hello");
+    // The page `slow` reads nothing, so the daemon waits until the connection takes more.
+    for number in 0..FLOOD_PARTS {
+        other.type_in(&format!("{number}\r"));
+        other.until_painted(&format!("end {number}\r\n"));
+        other.painted.clear();
+    }
+    let size = r#"{"type": "resize", "cols": 100, "rows": 30}"#;
+    other.send(Message::Text(size.into()));
+    other.until_event("resized");
+    other.type_in("over\r");
+    other.until_painted("end over");
+    slow.until_event("resized");
+    assert!(!String::from_utf8_lossy(&slow.painted).contains("end over"));
+    slow.until_painted("end over");
 }
 
 #[test]
