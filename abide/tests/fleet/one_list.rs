@@ -243,3 +243,14 @@ fn status_counts_the_questions_of_the_other_machine() {
     assert_eq!(status["questions"]["open"], 1, "{status}");
     drop(begun);
 }
+
+#[test]
+fn session_of_the_other_machine_is_not_run_again_on_this_one() {
+    let pair = Pair::with("");
+    let id = pair.cat();
+    let again = pair.desk.output(["rerun", &id]);
+    assert_eq!(again.status.code(), Some(125), "{again:?}");
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(said.contains(&format!("{id} ran on build")), "{said}");
+    assert!(said.contains("abide session start --on build"), "{said}");
+}

@@ -17,6 +17,11 @@ pub async fn rerun(client: Client, args: RerunArgs) -> Result<u8, CliError> {
     let id = ids::session(&client, &args.session).await.map_err(own)?;
     let session = client.get(&format!("/v1/sessions/{id}")).await;
     let session = session.map_err(|error| own(error.into()))?;
+    if let Some(machine) = session["machine"].as_str() {
+        return Err(own(CliError::new(format!("{id} ran on {machine}")).next(
+            format!("start its command there: abide session start --on {machine} -- COMMAND"),
+        )));
+    }
     let sandboxed = session["sandboxed_by"]
         .as_str()
         .is_some_and(|by| by != "off");
