@@ -99,6 +99,11 @@ pub async fn send(client: Client, send: SendArgs) -> Result<u8, CliError> {
 
 pub async fn screen(client: Client, screen: ScreenArgs) -> Result<u8, CliError> {
     let id = ids::session(&client, &screen.session).await?;
+    let session = client.get(&format!("/v1/sessions/{id}")).await?;
+    if session["pty"] == json!(false) {
+        return Err(CliError::new(format!("Session '{id}' has no terminal"))
+            .next(format!("`abide logs {id}` shows its output")));
+    }
     let arguments = json!({"action": "screen", "session_id": id});
     show(client, arguments, screen.json.json).await
 }

@@ -44,6 +44,19 @@ fn session_commands_start_send_read_and_resize() {
 }
 
 #[test]
+fn screen_of_a_session_without_a_terminal_names_the_command_that_shows_its_output() {
+    let abide = Abide::new();
+    assert!(abide.output(["run", "--", "echo x"]).status.success());
+    let id = abide.newest();
+    let screen = abide.output(["session", "screen", &id]);
+    assert_eq!(screen.status.code(), Some(1), "{screen:?}");
+    let said = text(&screen.stderr);
+    let wanted = format!("Session '{id}' has no terminal");
+    assert!(said.contains(&wanted), "{said}");
+    assert!(said.contains(&format!("`abide logs {id}`")), "{said}");
+}
+
+#[test]
 fn session_continues_after_detach() {
     let abide = Abide::new();
     let id = started(&abide, "printf 'before\\n'; stty -echo; cat -u");
