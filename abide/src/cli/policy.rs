@@ -7,6 +7,7 @@ use std::path::Path;
 use abide_api::{PolicyDecision, PolicyRemoved, cli};
 use abide_core::Agent;
 use abide_core::policy::{Action, Choice, Rule, Source};
+use abide_core::session::StartedBy;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::Paths;
 use abide_engine::policy::audit::AuditLog;
@@ -177,7 +178,7 @@ fn replay_sessions(store: &PolicyStore, paths: &Paths, json: bool) -> Result<u8,
         .flatten();
     let metas = entries.filter_map(|entry| folder::read_meta(&entry.path()).ok().flatten());
     let mut metas: Vec<_> = metas
-        .filter(|meta| meta.launch.started_by.is_none())
+        .filter(|meta| !StartedBy::from_name(meta.launch.started_by.as_deref()).is_try())
         .collect();
     metas.sort_by_key(|meta| meta.launch.created_wall_ms);
     let mut counts = [0_usize; 3];

@@ -4,7 +4,6 @@
 use std::fmt;
 
 use abide_api::{KnownId, KnownIds, Session};
-use abide_core::session::StartedBy;
 use abide_core::session_name::LAST;
 use abide_output::printable::one_line;
 use axum::extract::State as Shared;
@@ -97,7 +96,7 @@ fn meant(mut ids: Vec<KnownId>, word: &str, prefix: &str) -> Vec<KnownId> {
 async fn sessions(state: &State, requester: &Requester) -> Vec<KnownId> {
     let mut views = state.handle.published().sessions();
     views.retain(|view| {
-        let called = matches!(view.state.started_by, StartedBy::Call);
+        let called = !view.state.started_by.is_try();
         called && view.visible_to(requester.agent.as_ref())
     });
     views.sort_by_key(|view| std::cmp::Reverse(sort_key(view)));

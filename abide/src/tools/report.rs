@@ -153,7 +153,7 @@ pub(super) fn summary_with(
             .filter(|(_, state)| **state == PortState::Published)
             .map(|(port, _)| *port)
             .collect(),
-        started_by: view.state.started_by.name(),
+        started_by: view.state.started_by.condition(),
         damaged: view.damage.as_deref().map(Into::into),
     }
 }

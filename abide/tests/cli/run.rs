@@ -537,3 +537,29 @@ fn with_less(command: &mut Command, mask: u32) -> &mut Command {
         })
     }
 }
+
+#[test]
+fn ended_run_of_a_person_is_no_message_to_an_agent() {
+    let abide = Abide::new();
+    let (go, other) = (abide.fifo("go"), abide.fifo("other"));
+    let mut child = abide
+        .command(["run", "--", "echo begun; cat go"])
+        .spawn()
+        .unwrap();
+    wait_for_line(child.stdout.as_mut().unwrap(), "begun\n");
+    let own = abide.newest();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let start = ["session", "start", "--agent", "default", "--json", "--"];
+    let started = abide.json(start.iter().chain(&["cat other"]));
+    // The next daemon knows it too.
+    abide.kill_daemon();
+    feed(&go, b"");
+    let ended = abide.output(["wait", "--session", &own, "--for", "1m"]);
+    assert!(ended.status.success(), "{ended:?}");
+    let mut follow = RunningCommand::new(&abide, &["messages", "--follow", "--json"]);
+    feed(&other, b"");
+    let told = wait_for_line(follow.stdout.as_mut().unwrap(), "\n");
+    let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
+    assert_eq!(told["session_id"], started["session_id"], "{told}");
+}

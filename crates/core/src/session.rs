@@ -82,9 +82,11 @@ impl Session {
 /// Cause of the start of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartedBy {
-    /// Call of its agent or of a person.
+    /// Call of its agent, or of a person on behalf of an agent.
     #[default]
     Call,
+    /// Person at the command line (`abide run`). Its ending is told there, never in a message to an agent.
+    Person,
     /// Condition of this timer; the session is one of its tries.
     Timer(TimerId),
     /// Condition that is waited for without a timer (`abide wait`); the session is one of its tries.
@@ -95,15 +97,21 @@ impl StartedBy {
     /// Returns whether the session runs the command of a condition.
     pub const fn is_try(self) -> bool {
         match self {
-            StartedBy::Call => false,
+            StartedBy::Call | StartedBy::Person => false,
             StartedBy::Timer(_) | StartedBy::Wait => true,
         }
     }
 
-    /// Word for results and records; none for a call, which is the ordinary case.
+    /// Word for results: the condition whose command the session runs.
+    pub fn condition(self) -> Option<String> {
+        self.name().filter(|_| self.is_try())
+    }
+
+    /// Word for records; none for a call, which is the ordinary case.
     pub fn name(self) -> Option<String> {
         match self {
             StartedBy::Call => None,
+            StartedBy::Person => Some(PERSON.into()),
             StartedBy::Timer(timer) => Some(timer.to_string()),
             StartedBy::Wait => Some(WAIT.into()),
         }
@@ -113,12 +121,14 @@ impl StartedBy {
     pub fn from_name(name: Option<&str>) -> Self {
         match name {
             None => StartedBy::Call,
+            Some(PERSON) => StartedBy::Person,
             Some(WAIT) => StartedBy::Wait,
             Some(timer) => timer.parse().map_or(StartedBy::Call, StartedBy::Timer),
         }
     }
 }
 
+const PERSON: &str = "person";
 const WAIT: &str = "wait";
 
 /// Phase of a session. Leader exited, tree empty and streams closed are three events; a phase is the

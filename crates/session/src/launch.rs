@@ -56,7 +56,7 @@ pub struct LaunchRecord {
     pub keys: Vec<String>,
     /// Conversation in which the session was started.
     pub conversation: Option<String>,
-    /// The timer or waker that started the session, if no call did.
+    /// Timer, wait or person that started the session, if no call of an agent did.
     pub started_by: Option<String>,
     /// Name of the session at its start; the daemon's record has a later one.
     pub name: Option<String>,

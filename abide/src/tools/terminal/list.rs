@@ -60,7 +60,7 @@ impl ActionRunner {
             let idle = now.saturating_sub(active);
             let state = state(view);
             let command = shorten(&self.mask(view, one_line(&view.state.command)), COMMAND);
-            let started_by = view.state.started_by.name();
+            let started_by = view.state.started_by.condition();
             let of = match &started_by {
                 None => String::new(),
                 Some(name) => format!("condition of {name}: "),

@@ -10,7 +10,7 @@ use crate::effect::{Effect, Update};
 use crate::id::{Agent, CallId, SessionId};
 use crate::limit;
 use crate::request::{Caller, Refusal, Request, Run};
-use crate::session::{End, Phase, Session};
+use crate::session::{End, Phase, Session, StartedBy};
 use crate::time::Millis;
 use crate::wait::{Asking, Goal, Outcome, Wait};
 
@@ -158,6 +158,10 @@ impl Engine {
         reserved: Option<SessionId>,
         run: Run,
     ) -> Result<(), Refusal> {
+        let started_by = match caller.agent {
+            Some(_) => StartedBy::Call,
+            None => StartedBy::Person,
+        };
         let agent = caller.agent.unwrap_or_else(|| self.unnamed.clone());
         let conversation = caller.conversation;
         let known = run.key.clone().map(|key| (agent.clone(), key));
@@ -189,6 +193,7 @@ impl Engine {
             return self.hold(step, wait, agent, conversation, run, approval);
         }
         let session = Session {
+            started_by,
             idle: run.idle,
             inactivity: run.inactivity,
             ..Session::starting(

@@ -11,6 +11,7 @@ use crate::limit;
 use crate::message::{self, About, MessageContent, ReadRule, Recipient, WaitingReader};
 use crate::record::{Record, StoredRows, StoredState};
 use crate::request::{Caller, Refusal};
+use crate::session::StartedBy;
 use crate::time::{Boot, Millis, Now, Steady, Wall};
 use crate::timer;
 use crate::wait::Outcome;
@@ -184,8 +185,8 @@ impl Engine {
         record_delivery(step, numbers, false);
     }
 
-    /// Posts a message about a session that ended while no call waited for it. A session of a waker gets no message:
-    /// its result is recorded with the delivery.
+    /// Posts a message about a session that ended while no call waited for it. There is none about a session of a waker,
+    /// whose result is recorded with the delivery, nor about one that a person started at the command line.
     pub(super) fn post_session_ended(
         &mut self,
         step: &mut Step<'_>,
@@ -193,7 +194,8 @@ impl Engine {
         conversation: Option<Conversation>,
         session: SessionId,
     ) {
-        if agent.0.as_ref() == wake::OWNER {
+        let started_by = self.session(session).map(|session| session.started_by);
+        if agent.0.as_ref() == wake::OWNER || started_by == Some(StartedBy::Person) {
             return;
         }
         let content = MessageContent {

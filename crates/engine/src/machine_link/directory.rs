@@ -177,7 +177,7 @@ fn entry(handle: &Handle, view: &SessionView) -> DirectoryRow {
             cwd: view.cwd.to_string_lossy().into_owned(),
             pty: view.pty,
             bytes: view.bytes(),
-            started_by: view.state.started_by.name(),
+            started_by: view.state.started_by.condition(),
             error: match &view.state.phase {
                 Phase::Failed { fault, .. } => Some(fault.to_string()),
                 _ => None,
