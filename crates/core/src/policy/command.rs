@@ -202,13 +202,15 @@ impl Piece {
 }
 
 impl SimpleCommand {
-    /// Name of the program without its directory, if it is known.
+    /// Name of the program without its directory, if it is known. The directory need not be.
     pub fn program(&self) -> Option<String> {
-        let text = self.words.first()?.text()?;
-        Some(match text.rsplit_once('/') {
-            Some((_, name)) => name.to_owned(),
-            None => text,
-        })
+        let word = self.words.first()?;
+        if let Some(Piece::Text(last)) = word.pieces.last()
+            && let Some((_, name)) = last.rsplit_once('/')
+        {
+            return Some(name.to_owned());
+        }
+        word.text()
     }
 
     /// Arguments of the program.

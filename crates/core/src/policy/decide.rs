@@ -184,7 +184,7 @@ impl Policy {
                 let is_named = words.peek().is_some() && words.all(|name| is_named(name));
                 is_named && is_bound && (rule.with.is_empty() || names_any(text, &rule.with))
             };
-            (program.is_dynamic() && (could_be || is_told()))
+            (command.program().is_none() && (could_be || is_told()))
                 || rule.could_match(command, place, &is_named, names_root)
         })?;
         let fault = match program.is_dynamic() {

@@ -375,10 +375,10 @@ fn may_be_program(rule: &str, command: &SimpleCommand) -> bool {
     let Some(word) = command.words.first() else {
         return false;
     };
-    match word.text() {
-        Some(path) => {
-            let name = path.rsplit('/').next().unwrap_or_default();
-            matches(rule, name) || matches(rule, &path)
+    match command.program() {
+        Some(name) => {
+            let path = word.text().unwrap_or_default();
+            matches(rule, &name) || matches(rule, &path)
         }
         None => rule != "*" && could_match(rule, word),
     }

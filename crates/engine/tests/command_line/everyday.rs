@@ -119,6 +119,7 @@ const EVERYDAY: &[&str] = &[
     "crontab -l",
     "python manage.py migrate",
     "bin/rails db:migrate",
+    "\"$GOPATH/bin/tool\" --flag",
 ];
 
 const DENIED: &[&str] = &[
@@ -236,6 +237,8 @@ const ASKED: &[&str] = &[
     "rclone sync . r:x",
     "gsutil -m rsync -d . gs://x",
     "terragrunt run-all destroy",
+    "\"$PREFIX/bin/git\" push -f",
+    "$DIR/sudo ls",
 ];
 
 #[test]
