@@ -182,7 +182,14 @@ impl Policy {
             let is_told = || {
                 let mut words = rule.run.iter().filter(|word| is_name(word)).peekable();
                 let is_named = words.peek().is_some() && words.all(|name| is_named(name));
-                is_named && is_bound && (rule.with.is_empty() || names_any(text, &rule.with))
+                let patterns = rule.run.iter().filter(|word| word.len() > 1);
+                let mut patterns = patterns.filter(|word| word.contains('*'));
+                let has_word =
+                    |pattern: &String| text.split(is_between).any(|word| matches(pattern, word));
+                is_named
+                    && is_bound
+                    && patterns.all(has_word)
+                    && (rule.with.is_empty() || names_any(text, &rule.with))
             };
             (command.program().is_none() && (could_be || is_told()))
                 || rule.could_match(command, place, &is_named, names_root)

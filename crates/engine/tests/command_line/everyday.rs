@@ -119,6 +119,8 @@ const EVERYDAY: &[&str] = &[
     "crontab -l",
     "python manage.py migrate",
     "bin/rails db:migrate",
+    "x=$(which aws); $x s3 ls",
+    "x=$(which gradle); $x build",
     "\"$GOPATH/bin/tool\" --flag",
 ];
 
