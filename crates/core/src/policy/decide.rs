@@ -257,9 +257,15 @@ fn is_between(c: char) -> bool {
 /// Returns whether a text has the root or the home directory as a word that may become the value of a variable.
 fn names_root(text: &str, home: &str) -> bool {
     let roots = ["/", "/*", "~", "$HOME", "HOME", home];
-    let is_root = |word: &str| roots.contains(&word);
+    let is_root = |word: &str| {
+        // `${X:-/}`
+        let default = word.split_once(":-").map(|(_, value)| value);
+        roots.contains(&default.unwrap_or(word))
+    };
+    let is_default = |word: &str| word.contains(":-") && is_root(word);
     // `make -C / x; rm -r "$y"`: a word of another command reaches no variable unless the text binds one.
     assigned_values(text).any(|value| value.split(is_between).any(is_root))
+        || text.split(is_between).any(is_default)
         || (text.split(is_between).any(is_root) && binds_variables(text))
 }
 

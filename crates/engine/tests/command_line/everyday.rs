@@ -122,6 +122,7 @@ const EVERYDAY: &[&str] = &[
     "x=$(which aws); $x s3 ls",
     "x=$(which gradle); $x build",
     "\"$GOPATH/bin/tool\" --flag",
+    "rm -rf \"${OUT:-build}\"",
 ];
 
 const DENIED: &[&str] = &[
@@ -239,6 +240,8 @@ const ASKED: &[&str] = &[
     "rclone sync . r:x",
     "gsutil -m rsync -d . gs://x",
     "terragrunt run-all destroy",
+    "rm -rf \"${X:-/}\"",
+    "rm -rf ${X:-$HOME}",
     "\"$PREFIX/bin/git\" push -f",
     "$DIR/sudo ls",
 ];
