@@ -13,7 +13,7 @@ struct Entry {
     /// Words of each rule, separated by spaces.
     run: &'static [&'static str],
     with: &'static [&'static str],
-    /// Options with which the command changes nothing.
+    /// Options, names for the first operand, pairs of words and variables with which the command changes nothing.
     unless: &'static [&'static str],
     targets: Option<Targets>,
     why: &'static str,
@@ -25,21 +25,38 @@ const ASK: Entry = Entry {
     action: Action::Ask,
     run: &[],
     with: &[],
-    unless: &[],
+    unless: HELP,
     targets: None,
     why: "",
     instead: None,
 };
 
+/// Options with which programs only print how they are used.
+const HELP: &[&str] = &["--help"];
+
 /// Options that let programs say what they would do.
 const TRIAL: &[&str] = &[
+    "--help",
     "--dry-run",
     "--dry-run=true",
     "--dry-run=client",
     "--dry-run=server",
 ];
 
+/// Options of git with which it says what it would do.
+const GIT_TRIAL: &[&str] = &["--help", "--dry-run", "-n"];
+
 const RECURSIVE: &[&str] = &["-r", "-R", "--recursive"];
+
+/// Programs that run a command as another user.
+const AS_OTHER_USER: &[&str] = &[
+    "sudo", "su", "doas", "pkexec", "run0", "sudoedit", "runuser", "gosu", "su-exec",
+];
+
+/// Returns whether the words behind the first operand of a program are for another program.
+pub(super) fn runs_others(program: &str) -> bool {
+    AS_OTHER_USER.contains(&program) || program == "machinectl"
+}
 
 const RULES: &[Entry] = &[
     Entry {
@@ -56,6 +73,7 @@ const RULES: &[Entry] = &[
         name: "delete-workspace",
         run: &["rm"],
         with: RECURSIVE,
+        unless: &[],
         targets: Some(Targets::AboveWorkspace),
         why: "deletes everything in the workspace, its repository, or a directory above it",
         ..ASK
@@ -64,6 +82,7 @@ const RULES: &[Entry] = &[
         name: "delete-system",
         run: &["rm"],
         with: RECURSIVE,
+        unless: &[],
         targets: Some(Targets::System),
         why: "deletes a directory of the system",
         ..ASK
@@ -117,7 +136,7 @@ const RULES: &[Entry] = &[
         name: "force-push",
         run: &["git push"],
         with: &["--force", "-f", "+*", "--mirror", "--prune"],
-        unless: &["--dry-run", "-n"],
+        unless: GIT_TRIAL,
         why: "rewrites what others have",
         instead: Some("git push --force-with-lease"),
         ..ASK
@@ -163,7 +182,7 @@ const RULES: &[Entry] = &[
             "git rm .",
         ],
         with: &["--force", "-f", "--discard-changes"],
-        unless: &["--dry-run", "-n", "--cached"],
+        unless: &["--help", "--dry-run", "-n", "--cached"],
         why: "discards changes that are not committed",
         ..ASK
     },
@@ -178,7 +197,7 @@ const RULES: &[Entry] = &[
         name: "discard-work",
         run: &["git gc", "git prune"],
         with: &["--prune=now", "--prune=all", "--expire=now", "--expire=all"],
-        unless: &["--dry-run", "-n"],
+        unless: GIT_TRIAL,
         why: "deletes commits that cannot be restored",
         ..ASK
     },
@@ -192,7 +211,7 @@ const RULES: &[Entry] = &[
         name: "delete-remote",
         run: &["git push"],
         with: &["--delete", "-d", ":*"],
-        unless: &["--dry-run", "-n"],
+        unless: GIT_TRIAL,
         why: "deletes branches or tags that others have",
         ..ASK
     },
@@ -215,6 +234,7 @@ const RULES: &[Entry] = &[
             "dart pub publish",
             "flutter pub publish",
             "cargo workspaces publish",
+            "semantic-release",
         ],
         unless: TRIAL,
         why: "publishes to other people",
@@ -244,8 +264,6 @@ const RULES: &[Entry] = &[
             "podman push",
             "helm push",
             "changeset publish",
-            "semantic-release",
-            "goreleaser release",
             "vsce publish",
             "ovsx publish",
             "maturin publish",
@@ -261,6 +279,13 @@ const RULES: &[Entry] = &[
         name: "publish",
         run: &["docker build", "docker buildx build", "podman build"],
         with: &["--push"],
+        why: "publishes to other people",
+        ..ASK
+    },
+    Entry {
+        name: "publish",
+        run: &["goreleaser release"],
+        unless: &["--help", "--snapshot", "--skip=publish", "--skip-publish"],
         why: "publishes to other people",
         ..ASK
     },
@@ -304,6 +329,31 @@ const RULES: &[Entry] = &[
             "tofu state push",
             "terragrunt ... apply",
             "terragrunt ... destroy",
+        ],
+        unless: &["--help", "-help"],
+        why: "changes cloud resources",
+        ..ASK
+    },
+    Entry {
+        name: "cloud",
+        run: &[
+            "gcloud ... create",
+            "gcloud ... delete",
+            "gcloud ... deploy",
+            "gcloud ... destroy",
+            "gcloud ... patch",
+            "gcloud ... stop",
+            "gcloud ... update",
+            "gcloud storage rm",
+        ],
+        // What gcloud has on this machine.
+        unless: &["--help", "components update", "config configurations"],
+        why: "changes cloud resources",
+        ..ASK
+    },
+    Entry {
+        name: "cloud",
+        run: &[
             "eksctl create",
             "eksctl delete",
             "doctl ... delete",
@@ -311,13 +361,7 @@ const RULES: &[Entry] = &[
             "pulumi destroy",
             "cdk deploy",
             "cdk destroy",
-            "gcloud ... create",
-            "gcloud ... delete",
-            "gcloud ... deploy",
-            "gcloud ... update",
-            "gcloud storage rm",
             "gsutil rm",
-            "gsutil rsync",
             "az ... create",
             "az ... delete",
             "az ... update",
@@ -334,10 +378,14 @@ const RULES: &[Entry] = &[
             "sls deploy",
             "sls remove",
             "vercel deploy",
-            "wrangler delete",
-            "wrangler deploy",
-            "wrangler publish",
         ],
+        why: "changes cloud resources",
+        ..ASK
+    },
+    Entry {
+        name: "cloud",
+        run: &["wrangler delete", "wrangler deploy", "wrangler publish"],
+        unless: TRIAL,
         why: "changes cloud resources",
         ..ASK
     },
@@ -345,6 +393,9 @@ const RULES: &[Entry] = &[
         name: "cloud",
         run: &["vercel"],
         with: &["--prod"],
+        unless: &[
+            "--help", "build", "dev", "env", "inspect", "link", "list", "logs", "ls", "pull",
+        ],
         why: "changes cloud resources",
         ..ASK
     },
@@ -367,7 +418,17 @@ const RULES: &[Entry] = &[
             "aws s3 rm",
             "aws s3 sync * s3://*",
         ],
-        unless: &["--dry-run", "--dryrun"],
+        // A stand-in on this machine is no cloud, nor are the settings of kubectl.
+        unless: &[
+            "--help",
+            "--dry-run",
+            "--dryrun",
+            "eks update-kubeconfig",
+            "--endpoint-url=http://localhost:*",
+            "--endpoint-url=http://127.0.0.1:*",
+            "AWS_ENDPOINT_URL=http://localhost:*",
+            "AWS_ENDPOINT_URL=http://127.0.0.1:*",
+        ],
         why: "changes cloud resources",
         ..ASK
     },
@@ -406,18 +467,33 @@ const RULES: &[Entry] = &[
     Entry {
         name: "database",
         run: &[
-            "sql drop database",
-            "sql drop schema",
-            "sql drop table",
+            "sql drop",
             "sql truncate",
             "sql delete",
             "sql update",
             "sql alter table",
-            "dropdb",
+        ],
+        // `--help` in a statement is a comment.
+        unless: &[],
+        why: "deletes data of a database",
+        ..ASK
+    },
+    Entry {
+        name: "database",
+        run: &[
             "rails db:drop",
             "rails db:reset",
             "rake db:drop",
             "rake db:reset",
+        ],
+        unless: &["--help", "RAILS_ENV=test", "RACK_ENV=test"],
+        why: "deletes data of a database",
+        ..ASK
+    },
+    Entry {
+        name: "database",
+        run: &[
+            "dropdb",
             "prisma migrate reset",
             "manage.py flush",
             "python* manage.py flush",
@@ -442,8 +518,13 @@ const RULES: &[Entry] = &[
     },
     Entry {
         name: "cloud",
-        run: &["rclone delete", "rclone purge", "rclone sync"],
-        unless: &["--dry-run", "-n"],
+        run: &[
+            "rclone delete",
+            "rclone purge",
+            "rclone sync",
+            "gsutil rsync",
+        ],
+        unless: &["--help", "--dry-run", "-n"],
         why: "deletes files of the target",
         ..ASK
     },
@@ -480,7 +561,14 @@ const RULES: &[Entry] = &[
     },
     Entry {
         name: "root-user",
-        run: &["sudo", "su", "doas", "pkexec", "run0", "sudoedit"],
+        run: AS_OTHER_USER,
+        unless: &["--help", "--version"],
+        why: "runs a command as another user",
+        ..ASK
+    },
+    Entry {
+        name: "root-user",
+        run: &["machinectl shell"],
         why: "runs a command as another user",
         ..ASK
     },

@@ -4,6 +4,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::builtin::runs_others;
 use super::command::{Folder, Piece, RunsCode, SimpleCommand, Word};
 use super::decide::Place;
 use super::path::{expanded, is_within, matches_folder, normalized};
@@ -71,7 +72,8 @@ pub struct Rule {
     pub run: Vec<String>,
     /// Words of which the command must have one. Empty: none is needed.
     pub with: Vec<String>,
-    /// Options of which the command must have none: with one of these it changes nothing. Only for built-in rules.
+    /// Options, names for the first operand, pairs of words and variables of which the command must have none: with one of
+    /// these it changes nothing. `--option=value` is also an option with its value behind it. Only for built-in rules.
     pub unless: Vec<String>,
     /// Variables that the command may set, as `NAME=value`. Only for rules that allow.
     pub env: Vec<String>,
@@ -212,36 +214,66 @@ impl Rule {
         self.with.is_empty() || words.any(|found| found)
     }
 
-    /// Returns whether a command certainly has an option with which it changes nothing, such as `--dry-run`.
+    /// Returns whether a command certainly has a word with which it changes nothing, such as `--dry-run`, or runs with a
+    /// variable to that effect.
     fn is_trial(&self, command: &SimpleCommand) -> bool {
         if self.unless.is_empty() || command.words.iter().any(Word::is_dynamic) {
             return false;
         }
         let words = command.arguments().iter().map_while(Word::text);
         let words: Vec<String> = words.take_while(|word| word != "--").collect();
+        let is_operand = |word: &String| !word.starts_with('-');
+        let first = words.iter().position(is_operand).unwrap_or(words.len());
+        // `sudo x --help`: what is behind the program is for the program.
+        let words = match self.run.first().is_some_and(|name| runs_others(name)) {
+            true => &words[..first],
+            false => &words[..],
+        };
         let has_short = self.unless.iter().any(|word| word == "-n");
         // `git clean -ndx`: the letter among others without a value.
         let is_short = |word: &str| {
             let letters = word.strip_prefix('-').unwrap_or_default();
             letters.contains('n') && letters.chars().all(|letter| "dfnqvxX".contains(letter))
         };
-        let is_trial = |word: &String| self.unless.contains(word) || (has_short && is_short(word));
+        let is_given = |at: usize, unless: &String| {
+            let (word, next) = (&words[at], words.get(at + 1));
+            let is_pair = |(name, value): (&str, &str)| {
+                word == name && next.is_some_and(|next| matches(value, next))
+            };
+            let is_place = unless.starts_with('-') || unless.contains('=') || at == first;
+            let pair = unless.split_once([' ', '=']);
+            (is_place && matches(unless, word)) || pair.is_some_and(is_pair)
+        };
+        let is_trial = |at: usize| {
+            let mut unless = self.unless.iter();
+            unless.any(|unless| is_given(at, unless)) || (has_short && is_short(&words[at]))
+        };
         // `--dry-run=none` and `--no-dry-run` take it back, the latter also by its begin.
-        let is_revoked = |word: &String| {
-            let is_other = word.starts_with('-') && word.contains("dry") && !is_trial(word);
+        let is_revoked = |at: usize| {
+            let word = &words[at];
+            let is_other = word.starts_with('-') && word.contains("dry") && !is_trial(at);
             is_other || word.starts_with("--no-d")
         };
         // The word behind an option may be its value.
-        let is_free = |at: usize| match at.checked_sub(1).map(|before| &words[before]) {
-            Some(option) if option.starts_with('-') && !option.contains('=') => {
-                is_trial(option) || self.with.contains(option) || FLAGS.contains(&option.as_str())
+        let is_free = |at: usize| match at.checked_sub(1).map(|before| (before, &words[before])) {
+            Some((before, option)) if option.starts_with('-') && !option.contains('=') => {
+                is_trial(before) || self.with.contains(option) || FLAGS.contains(&option.as_str())
             }
             _ => true,
         };
         let is_false = |at: usize| words.get(at + 1).is_some_and(|next| next == "false");
-        let mut given = words.iter().enumerate();
-        !words.iter().any(is_revoked)
-            && given.any(|(at, word)| is_trial(word) && is_free(at) && !is_false(at))
+        let is_set = |(name, value): &(String, Word)| {
+            let given = [name, "=", &value.text().unwrap_or_default()].concat();
+            self.unless.iter().any(|unless| matches(unless, &given))
+        };
+        let places = 0..words.len();
+        let has_word = || {
+            !places.clone().any(is_revoked)
+                && places
+                    .clone()
+                    .any(|at| is_trial(at) && is_free(at) && !is_false(at))
+        };
+        has_word() || command.assignments.iter().any(is_set)
     }
 
     fn covers_variables(&self, command: &SimpleCommand) -> bool {
@@ -407,16 +439,28 @@ fn has_option(option: &str, arguments: &[Word]) -> bool {
 }
 
 /// Options without a value that often stand before `--dry-run`.
-const FLAGS: [&str; 9] = [
+const FLAGS: [&str; 21] = [
     "--all",
     "--allow-dirty",
+    "--atomic",
+    "--clean",
+    "--create-namespace",
     "--debug",
+    "--force",
+    "--force-conflicts",
     "--install",
     "--locked",
+    "--no-ci",
+    "--no-git-checks",
     "--no-verify",
+    "--prune",
     "--quiet",
+    "--server-side",
     "--tags",
     "--verbose",
+    "--wait",
+    "--workspaces",
+    "--yes",
 ];
 
 /// Bytes of the shortest begin of a long option that is taken for the option: `--` and two letters.

@@ -375,7 +375,8 @@ pub(super) fn inner_words(command: &SimpleCommand, name: &str) -> Option<Vec<Wor
                 .valued
                 .iter()
                 .any(|known| text.starts_with(known) || *known == long);
-            let known = wrapper.flags.contains(&text.as_str()) || joined || number;
+            let is_help = matches!(text.as_str(), "--help" | "--version");
+            let known = wrapper.flags.contains(&text.as_str()) || joined || number || is_help;
             words.next();
             if !known {
                 // The next word may be a value of this option or the program.

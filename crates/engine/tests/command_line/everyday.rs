@@ -119,9 +119,21 @@ const EVERYDAY: &[&str] = &[
     "crontab -l",
     "python manage.py migrate",
     "bin/rails db:migrate",
+    "vercel build --prod",
+    "vercel ls --prod",
+    "vercel pull --yes --environment=production",
+    "gcloud components update",
+    "gcloud config configurations create test",
+    "aws --endpoint-url http://localhost:4566 s3 mb s3://test",
+    "aws --endpoint-url=http://127.0.0.1:8000 dynamodb create-table --table-name t",
+    "AWS_ENDPOINT_URL=http://localhost:4566 aws sqs create-queue --queue-name q",
+    "RAILS_ENV=test bin/rails db:reset",
+    "env RAILS_ENV=test bundle exec rails db:drop db:create",
+    "rake db:reset RAILS_ENV=test",
     "x=$(which aws); $x s3 ls",
     "x=$(which gradle); $x build",
     "\"$GOPATH/bin/tool\" --flag",
+    "aws --region r eks update-kubeconfig --name x",
     "rm -rf \"${OUT:-build}\"",
 ];
 
@@ -242,6 +254,12 @@ const ASKED: &[&str] = &[
     "terragrunt run-all destroy",
     "rm -rf \"${X:-/}\"",
     "rm -rf ${X:-$HOME}",
+    "aws --endpoint-url https://s3.example.com s3 rm s3://b/x",
+    "gcloud compute instances delete components",
+    "vercel deploy --prod",
+    "vercel web --prod",
+    "RAILS_ENV=production rails db:reset",
+    "gsutil rsync -d . gs://x",
     "\"$PREFIX/bin/git\" push -f",
     "$DIR/sudo ls",
 ];
@@ -278,6 +296,14 @@ fn trial_runs_are_not_asked_about() {
             "helm upgrade --install --dry-run x ./chart",
             "aws ec2 run-instances --dry-run --image-id x",
             "aws s3 rm s3://b/x --dryrun",
+            "semantic-release --dry-run",
+            "npx semantic-release --no-ci --dry-run",
+            "goreleaser release --clean --snapshot",
+            "goreleaser release --snapshot --clean",
+            "goreleaser release --skip=publish",
+            "kubectl apply --server-side --dry-run=server -f x",
+            "wrangler deploy --dry-run",
+            "gsutil rsync -n . gs://x",
         ],
     );
     all(
@@ -299,6 +325,51 @@ fn trial_runs_are_not_asked_about() {
             "yarn publish --dry-run",
             "terraform apply --dry-run",
             "sudo git push --dry-run",
+            "goreleaser release --config --snapshot",
         ],
     );
+}
+
+#[test]
+fn help_and_version_are_not_asked_about() {
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "docker push --help",
+            "kubectl delete --help",
+            "kubectl create deployment --help | head",
+            "sudo --version",
+            "sudo --help",
+            "su --help",
+            "pkexec --version",
+            "terraform apply -help",
+            "tofu destroy --help",
+            "reboot --help",
+            "git reset --hard --help",
+            "git push --help",
+            "git push --force --help",
+            "npm publish --help",
+            "gcloud compute instances delete --help",
+            "dropdb --help",
+            "crontab --help",
+            "mkfs.ext4 --help",
+            "terraform -chdir=x apply -help",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "sudo ./x --help",
+            "sudo -u --help ls",
+            "su -c x --help",
+            "git push -f -o --help",
+            "git push -f -- --help",
+            "git push -f $X --help",
+            "git push -f && git push --help",
+            "sudo reboot --help",
+        ],
+    );
+    all(&builtin(), Action::Deny, &["rm -rf / --help"]);
 }
