@@ -88,6 +88,15 @@ const RULES: &[Entry] = &[
         ..ASK
     },
     Entry {
+        name: "delete-system",
+        run: &["rm"],
+        with: RECURSIVE,
+        unless: &[],
+        targets: Some(Targets::Parts),
+        why: "deletes a part of the system, or keys, settings or documents of the user",
+        ..ASK
+    },
+    Entry {
         name: "change-system",
         run: &["chmod", "chown", "chgrp"],
         with: &["-R", "--recursive"],

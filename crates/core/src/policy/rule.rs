@@ -55,12 +55,46 @@ pub enum Targets {
     AboveWorkspace,
     /// The root directory, a home directory or a directory of the system.
     System,
+    /// A part of the system or of the home directory that is not easily restored.
+    Parts,
+    /// Everything that `git clean` finds: it is given no paths, or one that is not below the workspace.
+    Untracked,
 }
 
 /// Directories of the system, in the root directory.
 const SYSTEM: [&str; 15] = [
     "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/sbin",
     "/srv", "/sys", "/usr", "/var",
+];
+
+/// Directories of the system in which each entry counts as a part of the system.
+const PARENTS: [&str; 5] = ["/boot", "/etc", "/lib", "/usr", "/var/lib"];
+
+/// Other parts of the system.
+const PARTS: [&str; 5] = [
+    "/usr/local/bin",
+    "/usr/local/lib",
+    "/var/lib",
+    "/var/log",
+    "/var/www",
+];
+
+/// Parts of a home directory with keys, settings or documents.
+const HOME_PARTS: [&str; 14] = [
+    ".aws",
+    ".config",
+    ".gnupg",
+    ".kube",
+    ".local",
+    ".local/share",
+    ".ssh",
+    "Desktop",
+    "Documents",
+    "Downloads",
+    "Music",
+    "Pictures",
+    "Public",
+    "Videos",
 ];
 
 /// Rule of a policy.
@@ -545,6 +579,21 @@ impl Targets {
                 let repository = [place.workspace, "/.git"].concat();
                 is_within(place.workspace, &path) || is_root || path == repository
             }
+            Targets::Parts => {
+                let is_entry = |above: &&str| {
+                    let below = path.strip_prefix(*above);
+                    let name = below.and_then(|below| below.strip_prefix('/'));
+                    name.is_some_and(|name| !name.contains('/'))
+                };
+                let in_home = path.strip_prefix(place.home);
+                let in_home = in_home.and_then(|rest| rest.strip_prefix('/'));
+                let is_part = PARTS.contains(&path.as_str())
+                    || PARENTS.iter().any(is_entry)
+                    || in_home.is_some_and(|path| HOME_PARTS.contains(&path));
+                is_part && !vague && !is_within(&path, place.workspace)
+            }
+            // `hit` looks at all paths together.
+            Targets::Untracked => false,
             Targets::System => {
                 let is_home = |name: &str| !name.contains('/') && path != place.workspace;
                 let is_system = SYSTEM.contains(&path.as_str())
