@@ -161,8 +161,14 @@ const RULES: &[Entry] = &[
     Entry {
         name: "discard-work",
         run: &["git clean"],
-        with: &["-f", "--force"],
-        unless: &["--dry-run", "-n"],
+        with: &[
+            "-f",
+            "--force",
+            "clean.requireForce=*",
+            "clean.requireforce=*",
+        ],
+        unless: GIT_TRIAL,
+        targets: Some(Targets::Untracked),
         why: "deletes files that are not in the repository",
         ..ASK
     },

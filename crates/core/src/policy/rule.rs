@@ -541,8 +541,27 @@ fn is_open_ended(command: &SimpleCommand) -> bool {
 impl Targets {
     /// Returns whether the command deletes such a path.
     fn hit(self, command: &SimpleCommand, place: &Place<'_>) -> bool {
-        let options = |word: &&Word| !word.shown().starts_with('-');
-        let mut paths = command.arguments().iter().filter(options);
+        let is_option = |word: &Word| word.shown().starts_with('-');
+        let arguments = command.arguments();
+        if self == Targets::Untracked {
+            let is_name = |word: &Word| word.text().as_deref() == Some("clean");
+            let begin = arguments.iter().position(is_name).map_or(0, |at| at + 1);
+            // The word behind `-e` or `--exclude` is no path.
+            let is_value = |word: &Word| is_option(word) && word.shown().ends_with('e');
+            let paths = arguments.windows(2).skip(begin.saturating_sub(1));
+            let paths = paths.filter(|pair| !is_option(&pair[1]) && !is_value(&pair[0]));
+            let mut paths = paths.map(|pair| &pair[1]).peekable();
+            let is_all = |word: &Word| {
+                let is_unknown = word.pieces.contains(&Piece::Unknown);
+                is_unknown
+                    || word.shown() == ":/"
+                    || Targets::AboveWorkspace.is_hit_by(word, command, place)
+            };
+            return command.folder == Folder::Unknown
+                || paths.peek().is_none()
+                || paths.any(is_all);
+        }
+        let mut paths = arguments.iter().filter(|word| !is_option(word));
         paths.any(|word| self.is_hit_by(word, command, place))
     }
 
