@@ -174,15 +174,22 @@ const RULES: &[Entry] = &[
     },
     Entry {
         name: "discard-work",
-        run: &["git checkout .", "git checkout * .", "git restore ."],
-        unless: &["--staged", "-S"],
+        run: &[
+            "git checkout .",
+            "git checkout * .",
+            "git checkout :/",
+            "git checkout * :/",
+            "git restore .",
+            "git restore :/",
+        ],
+        unless: &["--help", "--staged", "-S"],
         why: "discards changes that are not committed",
         instead: Some("git stash"),
         ..ASK
     },
     Entry {
         name: "discard-work",
-        run: &["git restore ."],
+        run: &["git restore .", "git restore :/"],
         with: &["--worktree", "-W"],
         why: "discards changes that are not committed",
         instead: Some("git stash"),

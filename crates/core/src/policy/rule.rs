@@ -506,7 +506,12 @@ fn is_letters(text: &str) -> bool {
 
 /// Returns whether a word of a rule is a path, and the word of the command is the same one.
 fn is_same_path(rule: &str, word: &Word, command: &SimpleCommand, place: &Place<'_>) -> bool {
-    let (true, Folder::Known(folder)) = (rule.starts_with(['/', '~']), &command.folder) else {
+    // Everything in a directory is as much as the directory.
+    if rule == "." && word.pieces == [Piece::Glob] {
+        return true;
+    }
+    let is_path = rule == "." || rule.starts_with(['/', '~']);
+    let (true, Folder::Known(folder)) = (is_path, &command.folder) else {
         return false;
     };
     let rule = normalized(&expanded(rule, place.home), folder);
