@@ -106,9 +106,49 @@ const RULES: &[Entry] = &[
     },
     Entry {
         name: "disk",
-        run: &["mkfs*", "mkswap", "wipefs", "shred", "blkdiscard"],
+        run: &[
+            "mkfs*",
+            "mke2fs",
+            "mkdosfs",
+            "mkswap",
+            "wipefs",
+            "shred",
+            "blkdiscard",
+            "parted ... mklabel",
+            "parted ... mktable",
+            "parted ... mkpart",
+            "parted ... resizepart",
+            "parted ... rm",
+            "sgdisk --clear",
+            "sgdisk --delete",
+            "sgdisk --new",
+            "sgdisk --zap",
+            "sgdisk --zap-all",
+            "sgdisk -Z",
+            "sgdisk -d",
+            "sgdisk -n",
+            "sgdisk -o",
+            "sgdisk -z",
+        ],
         with: &["/dev/*"],
         why: "overwrites a disk",
+        ..ASK
+    },
+    Entry {
+        name: "disk",
+        run: &["fdisk", "sfdisk", "cfdisk", "gdisk"],
+        with: &["/dev/*"],
+        unless: &[
+            "--help",
+            "--version",
+            "-l",
+            "--list",
+            "-d",
+            "--dump",
+            "-J",
+            "--json",
+        ],
+        why: "changes the partitions of a disk",
         ..ASK
     },
     Entry {
@@ -123,6 +163,10 @@ const RULES: &[Entry] = &[
             "of=/dev/mmcblk*",
             "of=/dev/disk*",
             "of=/dev/mapper/*",
+            "of=/dev/dm-*",
+            "of=/dev/md*",
+            "of=/dev/loop*",
+            "of=/dev/zvol/*",
         ],
         why: "overwrites a disk",
         ..ASK
@@ -210,8 +254,13 @@ const RULES: &[Entry] = &[
     },
     Entry {
         name: "discard-work",
-        run: &["git filter-repo", "git reflog delete", "git reflog expire"],
-        unless: &["--dry-run", "-n"],
+        run: &[
+            "git filter-branch",
+            "git filter-repo",
+            "git reflog delete",
+            "git reflog expire",
+        ],
+        unless: GIT_TRIAL,
         why: "deletes commits that cannot be restored",
         ..ASK
     },
@@ -277,8 +326,11 @@ const RULES: &[Entry] = &[
             "pdm publish",
             "gem push",
             "mvn ... deploy",
+            "mvnw ... deploy",
             "gradle ... publish",
+            "gradle ... *:publish",
             "gradlew ... publish",
+            "gradlew ... *:publish",
             "dotnet nuget push",
             "docker push",
             "docker compose push",
@@ -299,7 +351,12 @@ const RULES: &[Entry] = &[
     },
     Entry {
         name: "publish",
-        run: &["docker build", "docker buildx build", "podman build"],
+        run: &[
+            "docker build",
+            "docker buildx bake",
+            "docker buildx build",
+            "podman build",
+        ],
         with: &["--push"],
         why: "publishes to other people",
         ..ASK
@@ -424,12 +481,16 @@ const RULES: &[Entry] = &[
     Entry {
         name: "cloud",
         run: &[
+            "aws * batch-delete*",
             "aws * create*",
             "aws * delete*",
             "aws * deploy",
+            "aws * execute-change-set",
             "aws * modify*",
+            "aws * purge-queue",
             "aws * put*",
             "aws * run-instances",
+            "aws * schedule-key-deletion",
             "aws * stop-instances",
             "aws * terminate*",
             "aws * update*",
@@ -553,8 +614,8 @@ const RULES: &[Entry] = &[
     Entry {
         name: "crontab",
         run: &["crontab"],
-        with: &["-r"],
-        why: "deletes all commands that the user has scheduled",
+        unless: &["--help", "-l", "-e", "-T", "-V"],
+        why: "deletes or replaces all commands that the user has scheduled",
         ..ASK
     },
     Entry {

@@ -312,7 +312,12 @@ fn names_any(text: &str, with: &[String]) -> bool {
 /// Returns whether a text has this name as a word, also with quotes in it.
 fn names(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '+');
-    let has = |text: &str| text.split(|c| !is_part(c)).any(|word| word == name);
+    // `rails db:drop` has a name with a sign between words.
+    let is_joined = !name.chars().all(is_part);
+    let has = |text: &str| {
+        let mut words = text.split(|c| !is_part(c));
+        words.any(|word| word == name) || (is_joined && text.contains(name))
+    };
     let is_quote = |c: char| matches!(c, '\'' | '"' | '\\');
     has(text) || (text.contains(is_quote) && has(&text.replace(is_quote, "")))
 }

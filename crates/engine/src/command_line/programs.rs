@@ -18,7 +18,7 @@ pub(super) fn dashed_git(command: &SimpleCommand, name: &str) -> Option<Vec<Word
 }
 
 /// Programs with a subcommand that runs a command, and the number of words before it.
-const RUNS: [(&str, &str, usize); 24] = [
+const RUNS: [(&str, &str, usize); 26] = [
     ("uv", "run", 0),
     ("poetry", "run", 0),
     ("pipenv", "run", 0),
@@ -43,6 +43,8 @@ const RUNS: [(&str, &str, usize); 24] = [
     ("kubectl", "exec", 1),
     ("conda", "run", 0),
     ("ip", "netns", 2),
+    ("heroku", "run", 0),
+    ("machinectl", "shell", 1),
 ];
 
 /// Words of the command that a subcommand runs. `python -m twine` is `twine`.

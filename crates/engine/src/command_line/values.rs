@@ -8,7 +8,9 @@ use super::wrapper::{joined, script, value_of};
 use super::{Input, Reader, Scope, Unparsed};
 
 /// Options whose value is a command line.
-const OPTIONS: [(&str, &[&str]); 20] = [
+const OPTIONS: [(&str, &[&str]); 22] = [
+    ("ansible", &["-a", "--args"]),
+    ("gcloud", &["--command"]),
     ("env", &["-S", "--split-string"]),
     ("flock", &["-c", "--command"]),
     ("runuser", &["-c", "--command"]),

@@ -12,7 +12,7 @@ fn everywhere(expected: Action, command: &str, places: &[&str]) {
     all(&builtin(), expected, &texts);
 }
 
-const OPTIONS: [&str; 21] = [
+const OPTIONS: [&str; 19] = [
     "tar cf x --checkpoint=1 --checkpoint-action=exec='RUN' y",
     "tar --checkpoint-action exec='RUN' -cf x y",
     "tar -I 'RUN' -xf x",
@@ -20,7 +20,6 @@ const OPTIONS: [&str; 21] = [
     "tar xf x --to-command='RUN'",
     "rsync -e 'RUN' a b:",
     "rsync --rsync-path='RUN' a b:",
-    "runuser -c 'RUN' x",
     "flock l -c 'RUN'",
     "env -S 'RUN'",
     "man -P 'RUN' ls",
@@ -31,9 +30,16 @@ const OPTIONS: [&str; 21] = [
     "nc -e 'RUN' h 1",
     "git fetch --upload-pack='RUN' x",
     "git difftool --extcmd='RUN'",
-    "git filter-branch --tree-filter 'RUN'",
     "parallel 'RUN' ::: a",
     "fd -x sh -c 'RUN'",
+];
+
+/// Values of commands that a rule asks about by themselves.
+const ASKING: [&str; 4] = [
+    "runuser -c 'RUN' x",
+    "git filter-branch --tree-filter 'RUN'",
+    "echo '@daily RUN' | crontab -",
+    "crontab - <<E\n# m h\n*/5 * * * * RUN\nE",
 ];
 
 const VARIABLES: [&str; 13] = [
@@ -99,6 +105,7 @@ fn command_in_a_value_is_decided_like_the_plain_command() {
             everywhere(expected, command, places);
         }
     }
+    everywhere(Action::Deny, "rm -rf /", &ASKING);
 }
 
 #[test]
@@ -189,8 +196,6 @@ fn commands_of_socat_expect_and_make_are_read() {
         "expect <<E\nspawn RUN\nexpect eof\nE",
         "tclsh <<< 'exec RUN'",
         "lua -e 'os.execute(\"RUN\")'",
-        "echo '@daily RUN' | crontab -",
-        "crontab - <<E\n# m h\n*/5 * * * * RUN\nE",
         "make --eval='x:;RUN'",
         "make --eval 'x: ; @RUN' x",
         "make --eval='$(shell RUN)'",
