@@ -6,7 +6,19 @@ use abide_core::policy::{SimpleCommand, Word};
 use super::wrapper::{joined, wrapped};
 use super::{Input, Reader, Scope, Unparsed};
 
-const CLIENTS: [&str; 4] = ["psql", "mysql", "mariadb", "sqlite3"];
+const CLIENTS: [&str; 5] = ["psql", "mysql", "mariadb", "sqlite3", "wrangler"];
+
+/// Kinds of things that are not restored once they are dropped. An index can be built again.
+const KINDS: [&str; 8] = [
+    "database",
+    "materialized",
+    "owned",
+    "role",
+    "schema",
+    "table",
+    "user",
+    "view",
+];
 
 /// Most words of a statement that are kept.
 const MAX_WORDS: usize = 10;
@@ -34,10 +46,18 @@ pub(super) fn add(
     if let Input::Text(text) = input {
         texts.push(text.clone());
     }
+    let is_in_memory = texts.first().is_some_and(|first| first == ":memory:");
+    let opens_file = |text: &String| {
+        let text = text.to_ascii_lowercase();
+        text.contains("attach") || text.contains(".open")
+    };
+    if is_in_memory && !texts.iter().any(opens_file) {
+        return Ok(());
+    }
     for words in texts
         .iter()
-        .flat_map(|text| text.split(';'))
-        .filter_map(deletes)
+        .map(|text| without_comments(text))
+        .flat_map(|text| text.split(';').filter_map(deletes).collect::<Vec<_>>())
     {
         wrapped(reader, words, outer, Input::None, scope)?;
     }
@@ -48,10 +68,54 @@ pub(super) fn add(
 fn value(word: &[Word]) -> String {
     let text = joined(word);
     match (text.split_once('='), text.get(2..)) {
+        // `-- text` is a comment.
+        _ if text.starts_with("--") && text[2..].starts_with(char::is_whitespace) => text,
         (Some((name, value)), _) if name.starts_with("--") => value.to_owned(),
         (_, Some(value)) if text.starts_with('-') => value.to_owned(),
         _ => text,
     }
+}
+
+/// Text without `-- …`, `# …` and `/* … */` outside of quotes.
+fn without_comments(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    let mut quote = None;
+    while let Some(c) = rest.chars().next() {
+        let end = match quote {
+            None if rest.starts_with("--") || c == '#' => rest.find('\n'),
+            // `/*!40000 drop table x */` is run by MySQL.
+            None if rest.starts_with("/*!") => {
+                let is_mark = |c: char| c.is_ascii_digit() || "/*!".contains(c);
+                rest.find(|c| !is_mark(c))
+            }
+            None if rest.starts_with("/*") => rest.find("*/").map(|at| at + 2),
+            _ => {
+                quote = match (quote, c) {
+                    (None, '\'' | '"' | '`') => Some(c),
+                    (Some(open), c) if open == c => None,
+                    _ => quote,
+                };
+                out.push(c);
+                Some(c.len_utf8())
+            }
+        };
+        let end = end.unwrap_or(rest.len());
+        if end > c.len_utf8() {
+            out.push(' ');
+        }
+        rest = &rest[end..];
+    }
+    out
+}
+
+/// Returns whether a statement is limited to some rows.
+fn has_condition(statement: &str) -> bool {
+    let Some((_, condition)) = statement.split_once("where") else {
+        return false;
+    };
+    let condition: String = condition.split_whitespace().collect();
+    !["1", "1=1", "true"].contains(&condition.as_str())
 }
 
 /// Words of a statement that deletes a column, all rows of a table, or more.
@@ -60,12 +124,13 @@ fn deletes(statement: &str) -> Option<Vec<Word>> {
     let first = words.next()?.to_ascii_lowercase();
     let second = words.next()?;
     let kind = second.to_ascii_lowercase();
-    let has = |word: &str| statement.to_ascii_lowercase().contains(word);
+    let lower = statement.to_ascii_lowercase();
+    let has = |word: &str| lower.contains(word);
     let second = match first.as_str() {
-        "drop" if ["database", "schema", "table"].contains(&kind.as_str()) => kind,
+        "drop" if KINDS.contains(&kind.as_str()) => kind,
         "truncate" => second,
-        "delete" if kind == "from" && !has("where") => kind,
-        "update" if has(" set ") && !has("where") => second,
+        "delete" if kind == "from" && !has_condition(&lower) => kind,
+        "update" if has(" set ") && !has_condition(&lower) => second,
         "alter" if kind == "table" && has("drop column") => kind,
         _ => return None,
     };
