@@ -1,5 +1,5 @@
-//! Deletes without `rm -r`: `find -delete`, `xargs rm` with the names of all files, and `rsync --delete`. They count as
-//! `rm -r` of the same paths, so that the rules about it apply.
+//! Deletes without `rm -r`: `find -delete`, `xargs rm` with the names of all files, `rsync --delete` and `rimraf`. They
+//! count as `rm -r` of the same paths, so that the rules about it apply.
 
 use abide_core::policy::{Folder, Piece, SimpleCommand, Word, normalized};
 
@@ -115,8 +115,7 @@ pub(super) fn found(
     if paths.is_empty() {
         return Ok(());
     }
-    let rm = [Word::literal("rm"), Word::literal("-r")].into_iter();
-    wrapped(reader, rm.chain(paths).collect(), outer, Input::None, scope)
+    removed(reader, paths, outer, scope)
 }
 
 /// Returns whether a path is a directory above this one.
@@ -127,6 +126,46 @@ fn is_above(path: &Word, folder: &Folder, home: &str) -> bool {
     let path = normalized(&path.text_without_unknown(home), folder);
     let below = folder.strip_prefix(path.trim_end_matches('/'));
     below.is_some_and(|below| below.starts_with('/') && below.len() > 1)
+}
+
+/// `fd pattern paths -x rm`: `rm -r` of everything in the paths, if the pattern is that of all files. `given` is before `-x`.
+pub(super) fn found_by_fd(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    given: &[Word],
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let is_option = |word: &&Word| word.shown().starts_with('-');
+    let narrows = |word: &Word| !["-H", "-I", "-HI", "-u", "-0"].contains(&word.shown().as_str());
+    let pattern = given.iter().find(|word| !is_option(word)).map(Word::shown);
+    let is_all = |pattern: String| [".", "", ".*"].contains(&pattern.as_str());
+    if given.iter().filter(is_option).any(narrows) || !pattern.is_none_or(is_all) {
+        return Ok(());
+    }
+    let mut paths: Vec<Word> = given
+        .iter()
+        .filter(|word| !is_option(word))
+        .skip(1)
+        .cloned()
+        .collect();
+    if paths.is_empty() {
+        paths.push(Word::literal("."));
+    }
+    for path in &mut paths {
+        path.pieces.extend([Piece::Text("/".into()), Piece::Glob]);
+    }
+    removed(reader, paths, outer, scope)
+}
+
+/// Adds `rm -r` of these paths.
+pub(super) fn removed(
+    reader: &mut Reader,
+    paths: Vec<Word>,
+    outer: &SimpleCommand,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let rm = [Word::literal("rm"), Word::literal("-r")].into_iter();
+    wrapped(reader, rm.chain(paths).collect(), outer, Input::None, scope)
 }
 
 /// Options of `rsync` whose value is the next word.
@@ -192,7 +231,6 @@ pub(super) fn by_rsync(
     if !deletes || is_trial || sources.is_empty() || is_remote(target) {
         return Ok(());
     }
-    let rm = [Word::literal("rm"), Word::literal("-r")].into_iter();
     let emptied = sources.iter().map(|source| {
         let mut path = (*target).clone();
         if path.pieces.contains(&Piece::Unknown) {
@@ -208,11 +246,10 @@ pub(super) fn by_rsync(
         path.pieces.push(Piece::Glob);
         path
     });
-    let words = rm.chain(emptied).collect();
-    wrapped(reader, words, outer, Input::None, scope)
+    removed(reader, emptied.collect(), outer, scope)
 }
 
-/// Names that `find` and `ls` print, if they print those of all files.
+/// Names that `find`, `ls` and `git ls-files` print, if they print those of all files.
 pub(super) fn printed_names(program: &str, arguments: &[Word]) -> Option<Vec<Word>> {
     let all = || Word {
         pieces: vec![Piece::Glob],
@@ -223,6 +260,11 @@ pub(super) fn printed_names(program: &str, arguments: &[Word]) -> Option<Vec<Wor
             (!find.is_narrowed()).then_some(find.starts)
         }
         "ls" if arguments.iter().all(|word| word.shown().starts_with('-')) => Some(vec![all()]),
+        "git" => {
+            let words: Vec<String> = arguments.iter().map(Word::shown).collect();
+            let is_all = ["ls-files", "ls-files -z"].contains(&words.join(" ").as_str());
+            is_all.then(|| vec![all()])
+        }
         _ => None,
     }
 }

@@ -208,7 +208,7 @@ pub(super) fn parallel(
     script(reader, &joined(&words), scope)
 }
 
-/// `fd -x command`
+/// `fd -x command`. One that deletes all that it finds counts as `find` does.
 pub(super) fn run_on_found(
     reader: &mut Reader,
     outer: &SimpleCommand,
@@ -221,11 +221,21 @@ pub(super) fn run_on_found(
     };
     match outer.arguments().iter().position(runs) {
         Some(at) if at + 1 < outer.arguments().len() => {
-            let inner = outer.arguments()[at + 1..].to_vec();
-            wrapped(reader, inner, outer, Input::None, scope)
+            let (given, inner) = outer.arguments().split_at(at);
+            let before = reader.commands.len();
+            wrapped(reader, inner[1..].to_vec(), outer, Input::None, scope)?;
+            match removes(&reader.commands[before..]) {
+                true => deletes::found_by_fd(reader, outer, given, scope),
+                false => Ok(()),
+            }
         }
         _ => Ok(()),
     }
+}
+
+fn removes(commands: &[SimpleCommand]) -> bool {
+    let mut programs = commands.iter().map(SimpleCommand::program);
+    programs.any(|program| program.as_deref() == Some("rm"))
 }
 
 /// `find -exec command ;`
@@ -249,8 +259,7 @@ pub(super) fn found(
             wrapped(reader, inner, outer, Input::None, scope)?;
         }
     }
-    let mut run = reader.commands[before..].iter();
-    deletes |= run.any(|command| command.program().as_deref() == Some("rm"));
+    deletes |= removes(&reader.commands[before..]);
     match deletes {
         true => deletes::found(reader, outer, scope),
         false => Ok(()),

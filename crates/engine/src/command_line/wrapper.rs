@@ -316,6 +316,7 @@ pub(super) fn add(
         "fd" | "fdfind" => programs::run_on_found(reader, &outer, &scope),
         "find" => programs::found(reader, &outer, &scope),
         "rsync" => deletes::by_rsync(reader, &outer, &scope),
+        "rimraf" => deletes::removed(reader, outer.arguments().to_vec(), &outer, &scope),
         "git" => programs::git(reader, &outer, &scope),
         "docker" | "podman" => containers::container(reader, &outer, &scope),
         "command" if queries(&outer) => Ok(()),
