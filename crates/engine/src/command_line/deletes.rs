@@ -1,7 +1,7 @@
 //! Deletes without `rm -r`: `find -delete`, `xargs rm` with the names of all files, `rsync --delete` and `rimraf`. They
-//! count as `rm -r` of the same paths, so that the rules about it apply.
+//! count as `rm -r` of the same paths, so that the rules about it apply. Writes to a device count as `dd`.
 
-use abide_core::policy::{Folder, Piece, SimpleCommand, Word, normalized};
+use abide_core::policy::{Folder, Origin, Piece, SimpleCommand, Word, normalized};
 
 use super::wrapper::wrapped;
 use super::{Input, Reader, Scope, Unparsed};
@@ -166,6 +166,55 @@ pub(super) fn removed(
 ) -> Result<(), Unparsed> {
     let rm = [Word::literal("rm"), Word::literal("-r")].into_iter();
     wrapped(reader, rm.chain(paths).collect(), outer, Input::None, scope)
+}
+
+/// Begins of paths below `/dev` that are no disks.
+const STREAMS: [&str; 8] = [
+    "/dev/fd/",
+    "/dev/null",
+    "/dev/pts/",
+    "/dev/shm/",
+    "/dev/std",
+    "/dev/tcp/",
+    "/dev/tty",
+    "/dev/udp/",
+];
+
+/// Adds `dd` for each device that a redirection, `tee` or `cp` writes.
+pub(super) fn written_devices(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let program = outer.program().unwrap_or_default();
+    // A wrapped command has the redirections of its wrapper.
+    let is_wrapped = matches!(outer.origin, Origin::Wrapper(_));
+    let redirects = outer.redirects.iter().filter(|redirect| redirect.writes);
+    let redirects = redirects
+        .filter(|_| !is_wrapped)
+        .map(|redirect| &redirect.target);
+    let arguments = match (program.as_str(), outer.arguments()) {
+        ("tee", arguments) => arguments,
+        ("cp", [.., last]) => std::slice::from_ref(last),
+        _ => &[],
+    };
+    let is_device = |word: &&Word| {
+        let path = word.shown();
+        let mut streams = STREAMS.iter();
+        path.starts_with("/dev/") && !streams.any(|stream| path.starts_with(stream))
+    };
+    let targets: Vec<Word> = redirects
+        .chain(arguments)
+        .filter(is_device)
+        .cloned()
+        .collect();
+    for target in targets {
+        let mut written = Word::literal("of=");
+        written.pieces.extend(target.pieces);
+        let words = vec![Word::literal("dd"), written];
+        wrapped(reader, words, outer, Input::None, scope)?;
+    }
+    Ok(())
 }
 
 /// Options of `rsync` whose value is the next word.

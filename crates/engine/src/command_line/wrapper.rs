@@ -270,6 +270,7 @@ pub(super) fn add(
     {
         return interpreters::add_written(reader, &outer, &text, &scope);
     }
+    deletes::written_devices(reader, &outer, &scope)?;
     let Some(program) = program else {
         return Ok(());
     };
