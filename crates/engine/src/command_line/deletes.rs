@@ -124,6 +124,10 @@ fn is_above(path: &Word, folder: &Folder, home: &str) -> bool {
         return false;
     };
     let path = normalized(&path.text_without_unknown(home), folder);
+    // Files of some name in a directory for temporary ones are no part of the work.
+    if ["/tmp", "/var/tmp"].contains(&path.as_str()) {
+        return false;
+    }
     let below = folder.strip_prefix(path.trim_end_matches('/'));
     below.is_some_and(|below| below.starts_with('/') && below.len() > 1)
 }

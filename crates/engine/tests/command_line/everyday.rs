@@ -135,6 +135,7 @@ const EVERYDAY: &[&str] = &[
     "git clean -fdx -- node_modules dist",
     "git checkout ./src",
     "git checkout -b topic/a",
+    "find /tmp/x -name 'foo*' -delete",
     "x=$(which aws); $x s3 ls",
     "x=$(which gradle); $x build",
     "\"$GOPATH/bin/tool\" --flag",
@@ -490,4 +491,20 @@ fn help_and_version_are_not_asked_about() {
         ],
     );
     all(&builtin(), Action::Deny, &["rm -rf / --help"]);
+}
+
+#[test]
+fn files_of_a_name_in_the_temporary_directory_above_the_workspace_are_not_asked_about() {
+    let place = Place {
+        workspace: "/tmp/work",
+        ..place()
+    };
+    for (text, expected) in [
+        ("find /tmp -name 'foo*' -delete", Action::Allow),
+        ("find /tmp -delete", Action::Ask),
+        ("find / -name 'foo*' -delete", Action::Ask),
+    ] {
+        let found = builtin().decide(&parse(text, "/tmp/work"), &place).action;
+        assert_eq!(found, expected, "{text}");
+    }
 }
