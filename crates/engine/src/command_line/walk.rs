@@ -55,6 +55,7 @@ pub(super) fn walk(
         origin: Origin::Plain,
         levels: 0,
         depth: 0,
+        functions: Vec::new(),
     };
     walker.visit(tree.root_node())
 }
@@ -68,6 +69,8 @@ struct Walker<'a> {
     depth: usize,
     /// Standard input of the command that is visited.
     input: Input,
+    /// Functions that the script certainly has defined.
+    functions: Vec<String>,
 }
 
 impl<'a> Walker<'a> {
@@ -93,7 +96,13 @@ impl<'a> Walker<'a> {
             "subshell" | "command_substitution" | "process_substitution" => self.nested(node),
             "function_definition" => {
                 self.reader.names_changed = true;
-                self.conditional(node)
+                self.conditional(node)?;
+                let is_certain = node.parent().is_some_and(|above| above.kind() == "program");
+                if let Some(name) = node.child_by_field_name("name").filter(|_| is_certain) {
+                    let name = self.text[name.byte_range()].to_owned();
+                    self.functions.push(name);
+                }
+                Ok(())
             }
             "if_statement"
             | "while_statement"
@@ -475,7 +484,12 @@ impl<'a> Walker<'a> {
         redirects: Vec<Redirect>,
         input: Input,
     ) -> Result<(), Unparsed> {
-        if words.is_empty() {
+        // `halt() { …; }; halt`: its commands were read where the function is. One with arguments could give them to others.
+        let is_function = |word: &Word| {
+            let name = word.text();
+            name.is_some_and(|name| self.functions.contains(&name)) && redirects.is_empty()
+        };
+        if words.is_empty() || matches!(words.as_slice(), [only] if is_function(only)) {
             return Ok(());
         }
         let changed = assignments.iter().any(|(name, _)| changes_names(name));
