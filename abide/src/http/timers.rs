@@ -392,7 +392,7 @@ pub async fn wait(
     // For an agent, its own sessions are the candidates that may open a port. A person may wait for a
     // port that another program opens, so there are no candidates.
     let since = requester.agent.as_ref().map(|_| SystemClock.now().wall);
-    let owner = Owner::wait(context.agent.clone(), since);
+    let owner = Owner::wait(context.agent, context.conversation, since);
     let (probe, observed) = state.handle.prober().wait_for(condition, owner);
     let decided = tokio::select! {
         decided = probe => Some(decided),

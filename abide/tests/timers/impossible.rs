@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::clients::Client;
 use crate::conditions::Port;
 use crate::harness::{Abide, look_for};
 use crate::sink::Sink;
@@ -186,6 +187,45 @@ fn port_wait_ends_at_once_if_its_session_failed_before_its_start_was_answered() 
     let text = impossible(&abide, json!({"port": port.number()}));
     let end = "has ended, exited with code 3. Its last output:\naddress in use";
     assert!(text.ends_with(end), "{text}");
+}
+
+/// Commands that end beside a port wait with this code: one of the same client, one of another client of the agent.
+/// The timer, which outlasts the grace after code 0 (`LAUNCH_GRACE`), completes by time.
+fn port_wait_beside_commands_ending_with(code: u8, seconds: u8) {
+    let abide = Abide::started();
+    let port = Port::closed();
+    let (mut one, mut two) = (Client::start(&abide, &[]), Client::start(&abide, &[]));
+    let gates = ["one", "two"].map(|name| (abide.path(name), abide.fifo(&format!("{name}.go"))));
+    for (client, (begun, go)) in [&mut one, &mut two].into_iter().zip(&gates) {
+        let (begun, go) = (begun.display(), go.display());
+        let command = format!("touch {begun}; read _ < {go}; exit {code}");
+        client.begin("shell", json!({"command": command}));
+    }
+    for (begun, _) in &gates {
+        abide.waits_until(&json!({"file": begun}));
+    }
+    let arguments = json!({"total_duration": seconds, "timeout_duration": 0.01, "reason": "server",
+        "until": {"port": port.number()}});
+    let made = one.call("timer", arguments);
+    let timer = id_of(&made["structuredContent"]);
+    for (_, go) in &gates {
+        fs::write(go, "go\n").expect("a word");
+    }
+    let over = one.call("timer", json!({"timer_id": timer}));
+    let over = &over["structuredContent"];
+    assert_eq!(over["completed_by"], "time", "{over}");
+    one.leave();
+    two.leave();
+}
+
+#[test]
+fn port_wait_goes_on_when_commands_beside_it_fail() {
+    port_wait_beside_commands_ending_with(1, 2);
+}
+
+#[test]
+fn port_wait_goes_on_when_commands_beside_it_succeed() {
+    port_wait_beside_commands_ending_with(0, 7);
 }
 
 /// The agent may have looked whether the port is open.

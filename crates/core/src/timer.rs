@@ -140,6 +140,8 @@ pub struct Until {
     pub condition: Arc<str>,
     /// Owner of the timer.
     pub agent: Agent,
+    /// Conversation that created the timer.
+    pub conversation: Option<Conversation>,
     /// Sessions that ended after this time may be the reason why the condition can no longer hold: the creation of the
     /// timer, or earlier if its owner has not been told of a failed session.
     pub since: Wall,

@@ -1,35 +1,38 @@
-//! Sessions of an agent that could open a port for which it waits: those that ran when the wait began or of whose failure
-//! it had not been told by then, and those that it has left running since. A command that was started later and whose ending was returned to its call is no
-//! candidate: the agent works on while a timer runs.
+//! Sessions of an agent that could open a port for which it waits. Each running one may, so it keeps the wait open. Only
+//! the end of a server ends the wait: a session of the same conversation that ran when the wait began, of whose failure
+//! that had not been told by then, or that was left running since. A command whose ending is returned to its call is no
+//! server: the agent, or another conversation of it, works on while a timer runs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use abide_core::session::Phase;
-use abide_core::{Agent, SessionId, Wall};
+use abide_core::{Agent, Conversation, SessionId, Wall};
 
 use super::SessionView;
 
-/// Candidates that are running, and the one that ended last.
+/// Candidates that are running, and the server that ended last.
 pub(super) struct Candidates {
     agent: Agent,
+    conversation: Option<Conversation>,
     since: Wall,
     alive: BTreeSet<SessionId>,
     last: Option<Arc<SessionView>>,
 }
 
 impl Candidates {
-    /// Candidates of an agent that has waited since then.
-    pub fn new(agent: Agent, since: Wall) -> Self {
+    /// Candidates of an agent of which this conversation has waited since then.
+    pub fn new(agent: Agent, conversation: Option<Conversation>, since: Wall) -> Self {
         Candidates {
             agent,
+            conversation,
             since,
             alive: BTreeSet::new(),
             last: None,
         }
     }
 
-    /// Session that ended last, if no candidate is left.
+    /// Server that ended last, if no candidate is left.
     pub fn last_ended(&self) -> Option<&SessionView> {
         self.last.as_deref().filter(|_| self.alive.is_empty())
     }
@@ -44,8 +47,7 @@ impl Candidates {
         }
     }
 
-    /// Updates the candidates from one session. Any running session of the agent may open the port; of ended
-    /// sessions, only those that it had left running.
+    /// Updates the candidates from one session.
     pub fn update(&mut self, view: Arc<SessionView>) {
         let state = &view.state;
         if state.agent != self.agent || state.started_by.is_try() {
@@ -58,7 +60,11 @@ impl Candidates {
             Phase::Ended { .. } | Phase::Failed { .. } => {
                 let ran = self.alive.remove(&view.id)
                     || ended_at(&view).is_some_and(|ended| ended > self.since);
-                if ran && (state.created <= self.since || state.unattended) {
+                // Only `terminal_session` starts sessions without limits. A session with one was left running if no
+                // call returned its end.
+                let has_limit = view.deadline.is_some() || state.idle.is_some();
+                let is_server = state.unattended || (state.created <= self.since && !has_limit);
+                if ran && is_server && state.conversation == self.conversation {
                     self.last = Some(view);
                 }
             }
@@ -106,7 +112,7 @@ mod tests {
 
     /// Session that ended last after these updates, if no candidate is left.
     fn last_after(views: impl IntoIterator<Item = SessionView>) -> Option<u64> {
-        let mut candidates = Candidates::new(Agent("ann".into()), SINCE);
+        let mut candidates = Candidates::new(Agent("ann".into()), None, SINCE);
         for view in views {
             candidates.update(Arc::new(view));
         }
@@ -138,6 +144,40 @@ mod tests {
     }
 
     #[test]
+    fn command_with_a_limit_counts_only_if_no_call_returned_its_ending() {
+        let limited = |has_deadline: bool| {
+            [runs(1, 9_000), ended(1, 9_000, 2_000)].map(|mut view| {
+                view.deadline = has_deadline.then_some(Millis(100_000));
+                view.state.idle = (!has_deadline).then_some(Millis(60_000));
+                view
+            })
+        };
+        for has_deadline in [true, false] {
+            assert_eq!(last_after(limited(has_deadline)), None);
+            let left = limited(has_deadline).map(unattended);
+            assert_eq!(last_after(left), Some(1));
+        }
+    }
+
+    #[test]
+    fn session_of_another_conversation_keeps_the_wait_open_and_does_not_end_it() {
+        let other = |mut view: SessionView| {
+            view.state.conversation = Some(Conversation("two".into()));
+            view
+        };
+        let others = || [runs(2, 9_000), ended(2, 9_000, 2_000)].map(other);
+        assert_eq!(last_after(others().map(unattended)), None);
+        let server = || [runs(1, 9_000), ended(1, 9_000, 1_500)];
+        let [begun, over] = others();
+        assert_eq!(
+            last_after([begun.clone()].into_iter().chain(server())),
+            None
+        );
+        let all = [begun].into_iter().chain(server()).chain([over]);
+        assert_eq!(last_after(all), Some(1));
+    }
+
+    #[test]
     fn session_that_runs_keeps_the_wait_open() {
         let server = || [runs(1, 9_000), ended(1, 9_000, 2_000)];
         let other = [runs(2, 11_000)];
@@ -159,7 +199,7 @@ mod tests {
 
     #[test]
     fn update_all_returns_the_session_that_ended_last() {
-        let mut candidates = Candidates::new(Agent("ann".into()), SINCE);
+        let mut candidates = Candidates::new(Agent("ann".into()), None, SINCE);
         let all = [ended(1, 9_000, 4_000), ended(2, 9_500, 2_000)];
         candidates.update_all(all.map(Arc::new).to_vec());
         let last = candidates.last_ended().expect("none is left");

@@ -94,10 +94,11 @@ impl Sessions for SessionAccess {
         })
     }
 
-    fn port_candidates(&self, agent: &Agent, since: Wall) -> Box<dyn PortCandidates> {
+    fn port_candidates(&self, owner: &Owner, since: Wall) -> Box<dyn PortCandidates> {
         let handle = self.0.clone();
         let changes = handle.published().follow();
-        let mut candidates = Candidates::new(agent.clone(), since);
+        let mut candidates =
+            Candidates::new(owner.agent.clone(), owner.conversation.clone(), since);
         candidates.update_all(handle.published().sessions());
         Box::new(CandidateFollower {
             access: SessionAccess(handle),

@@ -231,6 +231,7 @@ impl Engine {
             let until = Some(Until {
                 condition,
                 agent: agent.clone(),
+                conversation: conversation.clone(),
                 since: self.untold_since(step.now, maker),
             });
             step.push(Effect::Probe { timer: id, until });

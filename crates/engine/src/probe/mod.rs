@@ -22,7 +22,7 @@ use std::time::Duration;
 use abide_core::fleet::MachineId;
 use abide_core::session::StartedBy;
 use abide_core::timer::{self, Until};
-use abide_core::{Agent, Event, Key, SessionId, TimerId, Wall};
+use abide_core::{Agent, Conversation, Event, Key, SessionId, TimerId, Wall};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -85,6 +85,8 @@ struct TimerProbe {
 pub struct Owner {
     /// Agent that owns the sessions of its commands.
     pub agent: Agent,
+    /// Conversation that waits.
+    pub conversation: Option<Conversation>,
     /// Origin recorded in those sessions.
     pub started_by: StartedBy,
     /// Name of the condition in the idempotency keys of its tries.
@@ -96,19 +98,21 @@ pub struct Owner {
 
 impl Owner {
     /// Owner of a timer's condition.
-    fn timer(id: TimerId, agent: Agent, since: Wall) -> Self {
+    fn timer(id: TimerId, until: Until) -> Self {
         Owner {
-            agent,
+            agent: until.agent,
+            conversation: until.conversation,
             started_by: StartedBy::Timer(id),
             name: id.to_string(),
-            since: Some(since),
+            since: Some(until.since),
         }
     }
 
     /// Owner of a wait without a timer. Without `since` no session is expected to open a port.
-    pub fn wait(agent: Agent, since: Option<Wall>) -> Self {
+    pub fn wait(agent: Agent, conversation: Option<Conversation>, since: Option<Wall>) -> Self {
         Owner {
             agent,
+            conversation,
             started_by: StartedBy::Wait,
             name: format!("wait_{:016x}", entropy::bits()),
             since,
@@ -188,7 +192,7 @@ impl Prober {
                 let seen = vec![String::new(); condition.leaves()];
                 let probe = TimerProbe {
                     condition: Arc::new(condition),
-                    owner: Arc::new(Owner::timer(timer, until.agent, until.since)),
+                    owner: Arc::new(Owner::timer(timer, until)),
                     task: None,
                     seen: Arc::new(Mutex::new(seen)),
                 };

@@ -15,7 +15,7 @@ const LAUNCH_GRACE: Duration = Duration::from_secs(5);
 pub(super) fn follow(context: ProbeContext<'_>, local: bool) -> Option<Box<dyn PortCandidates>> {
     let since = context.owner.since.filter(|_| local)?;
     let sessions = context.services.sessions.get()?;
-    Some(sessions.port_candidates(&context.owner.agent, since))
+    Some(sessions.port_candidates(context.owner, since))
 }
 
 /// Waits until no session is left that could open the port, and returns the last one.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use abide_core::fleet::MachineId;
-use abide_core::{Agent, Ending, SessionId, TimerId, Wall};
+use abide_core::{Ending, SessionId, TimerId, Wall};
 use anstream::adapter::StripBytes;
 use futures_util::future::BoxFuture;
 use regex::bytes::Regex;
@@ -43,8 +43,8 @@ pub trait Sessions: Send + Sync {
     ) -> BoxFuture<'a, TryResult>;
     /// Publishes that the observation of a timer's condition has changed after a try.
     fn try_observed(&self, timer: TimerId);
-    /// Follows the sessions of an agent that could open a port for which it has waited since then.
-    fn port_candidates(&self, agent: &Agent, since: Wall) -> Box<dyn PortCandidates>;
+    /// Follows the sessions of an agent that could open a port for which the owner of a condition has waited since then.
+    fn port_candidates(&self, owner: &Owner, since: Wall) -> Box<dyn PortCandidates>;
 }
 
 /// Sessions that could open a port.

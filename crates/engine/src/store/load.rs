@@ -170,11 +170,13 @@ pub(super) fn timers(
         };
         let number = row.u64(0)?;
         let agent = Agent(names.of(row.str(1)?));
+        let conversation = conversations.conversation(row.text(12)?);
         let condition = row.text(10)?;
         if let Some(condition) = condition {
             let until = Until {
                 condition: condition.into(),
                 agent: agent.clone(),
+                conversation: conversation.clone(),
                 since: Wall(row.u64(11)?),
             };
             conditions.push((TimerId::from_bits(id_permutation.to_bits(number)), until));
@@ -182,7 +184,7 @@ pub(super) fn timers(
         Ok(timer::StoredTimer {
             number,
             agent,
-            conversation: conversations.conversation(row.text(12)?),
+            conversation,
             kind: kind(row.str(2)?),
             state: State {
                 total: Millis(row.u64(3)?),
