@@ -339,6 +339,7 @@ impl<'a> Searcher<'a> {
 
     /// Goes from match to match; lines in between are only counted.
     fn lines(&mut self, block: &[u8]) {
+        self.count_rest(block);
         let mut at = 0;
         while at < block.len() {
             let Some(found) = self.next_match(block, at) else {
@@ -362,6 +363,16 @@ impl<'a> Searcher<'a> {
         }
         if at < block.len() {
             self.unmatched_lines(&block[at..]);
+        }
+    }
+
+    /// Adds the rest of a line of which an earlier block was shown to the bytes that are left out behind that.
+    fn count_rest(&mut self, block: &[u8]) {
+        let end = memchr(b'\n', block).map_or(block.len(), |at| at + 1);
+        let shown = self.result.lines.last_mut().into_iter();
+        let shown = shown.chain(self.before.back_mut());
+        for line in shown.filter(|line| self.part != Part::First && line.number == self.number) {
+            line.cut.1 += without_end(&block[..end]).len();
         }
     }
 
@@ -391,7 +402,11 @@ impl<'a> Searcher<'a> {
             return;
         }
         self.result.matches += 1;
-        let line = shown(self.number, true, text, place);
+        let mut line = shown(self.number, true, text, place);
+        if self.part == Part::More {
+            // The line begins in an earlier block.
+            line.cut.0 += (self.offset - self.line_begin) as usize;
+        }
         if self.search.fold_equal
             && self.search.context == 0
             && let Some(last) = self.result.lines.last_mut()

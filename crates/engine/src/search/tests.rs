@@ -158,15 +158,23 @@ fn line_longer_than_a_block_is_returned_once_and_shortened() {
     let result = find("needle", 0, &chunks);
     assert_eq!(result.matches, 2);
     assert_eq!(result.total, 2);
-    assert_eq!(result.lines[0].number, 1);
-    assert!(result.lines[0].text.len() <= MAX_LINE_BYTES);
-    assert!(
-        result.lines[0]
-            .text
-            .windows(6)
-            .any(|part| part == b"needle")
-    );
+    let line = &result.lines[0];
+    assert_eq!(line.number, 1);
+    assert!(line.text.len() <= MAX_LINE_BYTES);
+    let place = line.text.windows(6).position(|part| part == b"needle");
+    let (before, after) = line.cut;
+    assert_eq!(before + place.expect("the match"), 3 * BLOCK_SIZE);
+    assert_eq!(before + line.text.len() + after, 5 * BLOCK_SIZE + 12);
     assert_eq!(result.lines[1].number, 2);
+}
+
+#[test]
+fn bytes_left_out_of_a_context_line_longer_than_a_block_are_counted() {
+    let long = b"x".repeat(2 * BLOCK_SIZE);
+    let result = find("needle", 1, &[&long, b"y\nneedle\n", &long, b"\n"]);
+    let cuts: Vec<(usize, usize)> = result.lines.iter().map(|line| line.cut).collect();
+    let rest = 2 * BLOCK_SIZE - MAX_LINE_BYTES;
+    assert_eq!(cuts, [(0, rest + 1), (0, 0), (0, rest)]);
 }
 
 #[test]
