@@ -137,18 +137,18 @@ fn continues(
     activity: Option<&Activity>,
 ) -> String {
     let next = command.next_steps(facts.view);
+    // Some clients show a model nothing but the text.
+    let now = activity.map_or(String::new(), |now| format!(", now {}", now.doing));
     if command.kind == Kind::Execute && why == WhyRunning::NobodyToAsk {
         // `extend` may have moved the idle limit since the call was made.
         let idle = facts.view.state.idle.unwrap_or(command.limit);
-        // Some clients show a model nothing but the text.
-        let now = activity.map_or(String::new(), |now| format!(", now {}", now.doing));
         return format!(
             "still running: no output for {idle}{now}. The question whether to keep waiting is open for a person (on the page \
              and in `abide answer`). {next}"
         );
     }
     let cut = report::cut_call(facts.standby, part);
-    format!("still running; {cut}. {next}")
+    format!("still running{now}; {cut}. {next}")
 }
 
 /// Deadline of a session. `extend` may have moved it since the call was made.

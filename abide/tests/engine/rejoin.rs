@@ -103,8 +103,10 @@ fn call_that_rejoins_returns_what_is_new_and_waits_for_the_end() {
             }
             let nothing = hurried(&engine, tool, rejoin.clone()).await;
             assert_eq!(output(tool, &nothing), "", "{}", nothing.text);
-            let cut = "still running; no output in 1ms (limit of this client). To wait";
+            let cut = "; no output in 1ms (limit of this client). To wait";
             assert!(nothing.text.contains(cut), "{}", nothing.text);
+            let now = "still running, now ";
+            assert!(nothing.text.contains(now), "{}", nothing.text);
             let waiting = engine.call(tool, rejoin.clone());
             let ending = async move {
                 write("five\n").expect("written");

@@ -446,10 +446,12 @@ fn call_is_answered_before_the_clients_timeout() {
             assert!(shortly_before, "{result}");
             let session = &result["structuredContent"]["session_id"];
             let cut = format!(
-                "still running; no output in 1s (limit of this client). To wait for its end: \
+                "; no output in 1s (limit of this client). To wait for its end: \
                  {tool} {{\"session_id\": {session}}}, which returns only what is new."
             );
             assert!(text(&result).contains(&cut), "{result}");
+            let now = "still running, now sleeping";
+            assert!(text(&result).contains(now), "{result}");
             assert!(process.is_alive());
         }
     }
