@@ -256,6 +256,26 @@ fn read_until_a_match_returns_the_last_of_many_lines() {
 }
 
 #[test]
+fn read_without_a_match_says_so() {
+    with_engine(async |engine| {
+        let session = engine
+            .start("seq 3; exec sleep 1000", json!({"pty": false}))
+            .await;
+        session.until("3").await;
+        let read = async |max_lines: u32| {
+            let wait = json!({"since": "0", "until": "four", "timeout_seconds": 0.01,
+                "max_lines": max_lines});
+            session.act("read_output", wait).await.text
+        };
+        let all = "[stdout] 1\n[stdout] 2\n[stdout] 3\n[cursor: 6]\n[no match in 10ms]";
+        assert_eq!(read(3).await, all);
+        let first = "[stdout] 1\n[cursor: 2]\n[there is more to read]\n[no match in 10ms]";
+        assert_eq!(read(1).await, first);
+        session.kill().await;
+    });
+}
+
+#[test]
 fn c14_an_ended_session_can_still_be_read_and_searched() {
     with_engine(|engine| async move {
         let session = engine.start("echo one; echo two; exit 7", json!({})).await;

@@ -95,6 +95,7 @@ impl ActionRunner {
             self.has_read(&view, &record, found.cursor);
         }
         let view = self.settled(&view, &reading, &mut guard).await;
+        found.timeout = timeout;
         found.cut = (timeout < read.timeout).then_some(timeout);
         // After a complete line the program may do anything next. After a prompt, or after no output, its
         // current activity is worth a sample.
@@ -180,11 +181,11 @@ impl ActionRunner {
         }
         if found.full {
             text.push_str("\n[there is more to read]");
-        } else if let Some(cut) = found.unmatched(view.is_running()) {
-            text.push_str(&cut);
-        } else if let Some(ending) = ending(view) {
+        }
+        let unmatched = found.unmatched(view.is_running());
+        if let Some(last) = unmatched.or_else(|| ending(view).filter(|_| !found.full)) {
             text.push('\n');
-            text.push_str(&ending);
+            text.push_str(&last);
         }
         let text = self.mask(view, text);
         let extent = reading.extent(&found);

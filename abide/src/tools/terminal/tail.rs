@@ -20,6 +20,8 @@ pub(super) struct Found {
     pub skipped: Option<(usize, Cursor)>,
     /// True if the pattern was found. `None`: no pattern was given.
     pub matched: Option<bool>,
+    /// Time for which the call could wait.
+    pub timeout: Millis,
     /// The client's limit, if it shortened the wait of the call.
     pub cut: Option<Millis>,
 }
@@ -57,12 +59,13 @@ impl Found {
         }
     }
 
-    /// Text below the lines if none of them matched before the client's limit.
+    /// Text below the lines if none of them matched in time. Some clients show a model nothing but the text.
     pub fn unmatched(&self, runs: bool) -> Option<String> {
         let unmatched = runs && self.matched == Some(false) && !self.lines.is_empty();
-        let limit = self.cut.filter(|_| unmatched)?;
-        let cut = report::cut_at(limit);
-        Some(format!("\n[still running; no match in {cut}]"))
+        unmatched.then(|| match self.cut {
+            Some(limit) => format!("[still running; no match in {}]", report::cut_at(limit)),
+            None => format!("[no match in {}]", self.timeout),
+        })
     }
 }
 
@@ -144,7 +147,7 @@ impl Tail {
             full: false,
             skipped: (self.skipped > 0).then_some((self.skipped, self.from)),
             matched,
-            cut: None,
+            ..Found::default()
         }
     }
 }
