@@ -5,6 +5,21 @@ use serde_json::json;
 use crate::{fact, with_engine};
 
 #[test]
+fn joiners_stay_on_the_screen_and_misleading_characters_are_escaped() {
+    with_engine(async |engine| {
+        let family = "👩\u{200d}👧";
+        let text = format!("{family} می\u{200c}خواهم a\u{202e}b done");
+        let command = format!("printf '%s\\n' '{text}'; exec sleep 1000");
+        let session = engine.start(&command, json!({})).await;
+        let seen = session.shows("done").await;
+        let shown = text.replace('\u{202e}', "\\u{202e}");
+        assert!(seen.text.starts_with(&shown), "{}", seen.text);
+        assert_eq!(fact(&seen, "screen")[0], shown);
+        session.kill().await;
+    });
+}
+
+#[test]
 fn python_reads_input_and_prints() {
     with_engine(|engine| async move {
         let session = engine.start("python3 -q -i", json!({})).await;

@@ -10,13 +10,27 @@
 /// assert_eq!(abide_output::printable::one_line("a\nb\u{1b}[2J"), "a\\nb\\u{1b}[2J");
 /// ```
 pub fn one_line(text: &str) -> String {
+    escaped(text, is_invisible)
+}
+
+/// One line of a screen. Unlike in [`one_line`], joiners pass, because emoji and some scripts are misspelled without
+/// them.
+///
+/// ```
+/// assert_eq!(abide_output::printable::screen_line("👩\u{200d}👧\u{202e}"), "👩\u{200d}👧\\u{202e}");
+/// ```
+pub fn screen_line(text: &str) -> String {
+    escaped(text, is_misleading)
+}
+
+fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
     text.chars()
         .fold(String::with_capacity(text.len()), |mut line, c| {
             match c {
                 '\n' => line.push_str("\\n"),
                 '\t' => line.push_str("\\t"),
                 '\r' => line.push_str("\\r"),
-                c if c.is_control() || is_invisible(c) => line.extend(c.escape_unicode()),
+                c if c.is_control() || is_escaped(c) => line.extend(c.escape_unicode()),
                 c => line.push(c),
             }
             line

@@ -1,7 +1,7 @@
 //! `screen`: the terminal screen as a person would see it now.
 
 use abide_api::ActionResult;
-use abide_output::printable::one_line;
+use abide_output::printable::screen_line;
 
 use super::{ActionError, ActionRunner, FinishedAction, FinishedCall, SessionRef, unreadable};
 use crate::tools::report;
@@ -32,7 +32,7 @@ impl ActionRunner {
         }
         let activity = self.activity(&view);
         let lines = seen.lines.iter();
-        let whole = lines.map(|line| self.mask(&view, one_line(line)));
+        let whole = lines.map(|line| self.mask(&view, screen_line(line)));
         let whole: Vec<String> = whole.collect();
         let ended = (!view.is_running()).then_some(view.id);
         let summary = report::summary(&view, view.is_running());
@@ -52,7 +52,7 @@ impl ActionRunner {
 
 /// Screen as text: its rows down to the last one with text, and a line about its state.
 fn painted(seen: &Snapshot) -> String {
-    let lines: Vec<String> = seen.lines.iter().map(|line| one_line(line)).collect();
+    let lines: Vec<String> = seen.lines.iter().map(|line| screen_line(line)).collect();
     let filled = lines.iter().rposition(|line| !line.is_empty());
     let rows = filled.map_or(0, |last| last + 1);
     let mut text = lines[..rows].join("\n");
@@ -78,7 +78,7 @@ fn about(seen: &Snapshot) -> String {
         words.push_str("; full-screen program");
     }
     if let Some(title) = &seen.title {
-        words.push_str(&format!("; title: {}", one_line(title)));
+        words.push_str(&format!("; title: {}", screen_line(title)));
     }
     words.push(']');
     words
@@ -92,7 +92,7 @@ fn action(seen: &Snapshot, screen: Vec<String>) -> ActionResult {
         cursor_visible: seen.cursor.visible,
         cols: seen.size.cols,
         rows: seen.size.rows,
-        title: seen.title.as_deref().map(one_line),
+        title: seen.title.as_deref().map(screen_line),
         alternate_screen: seen.alternate,
         bracketed_paste: seen.modes.bracketed_paste,
         application_cursor: seen.modes.application_cursor,
