@@ -65,6 +65,9 @@ pub fn is_invisible(c: char) -> bool {
     is_joiner(c) || is_misleading(c)
 }
 
+/// Begin of many text files. It says nothing there, so readers of output leave it out at the start of a line.
+pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Returns whether a character must not pass from the output of a command to a reader: it reorders text, hides text or
 /// ends a line. Joiners pass, because emoji and some scripts are misspelled without them.
 pub(crate) fn is_misleading(c: char) -> bool {
@@ -79,7 +82,7 @@ pub(crate) fn is_misleading(c: char) -> bool {
             | '\u{200f}'
             | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}'
-            | '\u{feff}'
+            | BYTE_ORDER_MARK
             | '\u{fff9}'..='\u{fffb}'
             | '\u{e0000}'..='\u{e0fff}'
     )

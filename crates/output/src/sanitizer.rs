@@ -3,7 +3,7 @@
 //! Escape sequences are removed and control characters replaced, so that output which a command once
 //! wrote cannot reprogram the terminal on which it is read later.
 
-use crate::printable::is_misleading;
+use crate::printable::{BYTE_ORDER_MARK, is_misleading};
 use crate::tokenizer::{Token, Tokenizer};
 
 /// Makes plain text of a stream of bytes, which may be cut anywhere.
@@ -20,6 +20,8 @@ pub struct Sanitizer {
     /// Begin of a UTF-8 character without its rest.
     incomplete: Vec<u8>,
     after_return: bool,
+    /// The current line has a character.
+    in_line: bool,
 }
 
 impl Sanitizer {
@@ -49,6 +51,7 @@ impl Sanitizer {
                         }
                         Some(bad) => {
                             text.push(char::REPLACEMENT_CHARACTER);
+                            self.in_line = true;
                             rest = &after[bad..];
                         }
                     }
@@ -60,7 +63,9 @@ impl Sanitizer {
     fn push(&mut self, text: &mut String, valid: &str) {
         for c in valid.chars() {
             let returned = std::mem::replace(&mut self.after_return, c == '\r');
+            let in_line = std::mem::replace(&mut self.in_line, !matches!(c, '\r' | '\n'));
             match c {
+                BYTE_ORDER_MARK if !in_line => self.in_line = false,
                 '\n' if returned => {}
                 // A carriage return overwrites the line on a terminal; here it begins a new line.
                 '\r' | '\n' => text.push('\n'),
@@ -118,6 +123,15 @@ mod tests {
         }
         let family = "👩\u{200d}👧";
         assert_eq!(clean(&[family.as_bytes()]), family);
+    }
+
+    #[test]
+    fn byte_order_mark_is_left_out_at_the_start_of_a_line_only() {
+        assert_eq!(
+            clean(&["\u{feff}a\n\u{feff}b\u{feff}".as_bytes()]),
+            "a\nb\u{fffd}"
+        );
+        assert_eq!(clean(&[b"\xff\xef", b"\xbb\xbf"]), "\u{fffd}\u{fffd}");
     }
 
     #[test]

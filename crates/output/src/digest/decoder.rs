@@ -5,10 +5,11 @@
 //!
 //! The following never pass: escape sequences, control characters other than those in [`TerminalOp`], C1
 //! control characters in either encoding, and characters that reorder or hide the text around them. The
-//! last become U+FFFD, so that the reader sees that something was there.
+//! last become U+FFFD, so that the reader sees that something was there, but for a byte order mark at the
+//! start of a line.
 
 use super::csi::{CsiParams, TerminalOp};
-use crate::printable::is_misleading;
+use crate::printable::{BYTE_ORDER_MARK, is_misleading};
 use crate::tokenizer::{Token, Tokenizer, sgr_len};
 
 const REPLACEMENT: &str = "\u{FFFD}";
@@ -230,6 +231,7 @@ impl Decoder {
                         return at + c.len_utf8();
                     }
                 }
+                BYTE_ORDER_MARK if self.text.is_empty() && surface.at_fresh_line() => {}
                 c if is_misleading(c) => self.text.push_str(REPLACEMENT),
                 c => self.text.push(c),
             }

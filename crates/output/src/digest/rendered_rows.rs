@@ -111,7 +111,7 @@ impl Surface for RowCollector {
     }
 
     fn at_fresh_line(&self) -> bool {
-        false
+        self.row.is_empty() && self.column == 0
     }
 
     fn line(&mut self, line: &str) {
@@ -138,6 +138,7 @@ mod tests {
             ["as it ends at a terminal"]
         );
         assert_eq!(seen("\rplain\r"), ["plain"]);
+        assert_eq!(seen("\u{feff}a\u{feff}"), ["a\u{fffd}"]);
         assert_eq!(seen("\x1b[1;31merror\x1b[0m: x\r"), ["error: x"]);
         assert_eq!(seen(" 10%\r 20%\r100%"), ["100%"]);
         assert_eq!(seen("longer text\rshort\x1b[K"), ["short"]);

@@ -87,6 +87,11 @@ fn c11_nothing_can_reprogram_a_terminal() {
         text("admin\u{202e}txt.exe\u{2066}\u{e0041}\n"),
         "admin\u{fffd}txt.exe\u{fffd}\u{fffd}"
     );
+    // A byte order mark says nothing at the start of a line.
+    assert_eq!(
+        text("\u{feff}name\n\u{feff}va\u{feff}lue\n"),
+        "name\nva\u{fffd}lue"
+    );
     // An unterminated sequence does not swallow the rest.
     assert_eq!(text("a\x1b]0;never closed\nb\x1b[12\nc\n"), "a\nb\nc");
     assert_eq!(text("a\x1bPnever closed\nb\nc\n"), "a\nb\nc");
