@@ -125,7 +125,7 @@ pub async fn run(
         session_name: None,
         files_before: BTreeMap::new(),
     };
-    let waited = context.waited;
+    let (waited, caller) = (context.waited, context.caller());
     // A call that can return to ask seals its arguments, so they are needed again after `begin` has consumed them.
     let sealed_arguments =
         matches!(cx.client.ask_method, Some(AskMethod::ReturnCall)).then(|| arguments.clone());
@@ -139,7 +139,7 @@ pub async fn run(
         Ok(call) => call,
         Err(NotCalled::BadInput(bad)) => {
             let refused = ToolResult::error(ErrorCode::BadInput, bad.to_string());
-            return Ok(CallAnswer::plain(presentation.result(refused)));
+            ToolCall::answered(&server.handle, caller, refused)
         }
         Err(unknown @ NotCalled::UnknownTool(..)) => {
             return Err(ErrorData::invalid_params(unknown.to_string(), None));

@@ -106,7 +106,7 @@ pub struct Context {
 
 impl Context {
     /// Agent that calls, with its conversation.
-    fn caller(&self) -> Caller {
+    pub fn caller(&self) -> Caller {
         Caller {
             agent: Some(self.agent.clone()),
             conversation: self.conversation.clone(),
@@ -349,10 +349,8 @@ pub async fn begin(
             match begin.into_request(&command, handle, &context) {
                 Ok((request, launch)) => (request, launch, Tool::Command(command)),
                 Err(refused) => {
-                    let execution =
-                        Execution::Future(Work::new(std::future::ready(Some(refused.into()))));
-                    return Ok(ToolCall::new(handle, execution, Some(context.caller()))
-                        .measured_by(stopwatch));
+                    let call = ToolCall::answered(handle, context.caller(), refused);
+                    return Ok(call.measured_by(stopwatch));
                 }
             }
         }
@@ -455,6 +453,12 @@ impl ToolCall {
             stopwatch: None,
         }
     }
+    /// Call that starts nothing and has this result.
+    pub fn answered(handle: &Handle, caller: Caller, result: ToolResult) -> Self {
+        let work = Work::new(std::future::ready(Some(result.into())));
+        ToolCall::new(handle, Execution::Future(work), Some(caller))
+    }
+
 
     /// Call of `terminal_session`.
     fn perform(handle: &Handle, action: terminal::Action, context: Context) -> Self {

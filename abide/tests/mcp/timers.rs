@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::{Client, ERAS, Home, setup, setup_in, text};
 
@@ -50,6 +50,35 @@ fn completed_mission_is_delivered_with_the_next_result() {
         assert!(told.contains("hello") && told.contains(&expected), "{told}");
         let after = client.call("shell", json!({"command": "echo again"}));
         assert!(!text(&after).contains("[System]"), "{after}");
+    }
+}
+
+#[test]
+fn completed_mission_is_delivered_with_a_refusal_of_bad_input() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        let due = home.path(&format!("due{era:?}"));
+        let until = json!({"file": due});
+        let mission = json!({"total_duration": 3600, "mission": "look", "until": until});
+        client.call("timer", mission);
+        std::fs::write(&due, "").expect("a file");
+        let mut refused = Value::Null;
+        for _ in 0..10_000 {
+            refused = client.call("shell", json!({"command": 5}));
+            assert_eq!(refused["isError"], true, "{refused}");
+            if refused["structuredContent"]["messages"].is_array() {
+                break;
+            }
+        }
+        let said = text(&refused);
+        assert!(
+            said.starts_with("`command` must be text; got 5.\n\n[System] Timer '"),
+            "{refused}"
+        );
+        assert!(said.contains("\nMission: look\n"), "{refused}");
+        let after = client.call("shell", json!({"command": 5}));
+        assert_eq!(text(&after), "`command` must be text; got 5.");
     }
 }
 
