@@ -61,23 +61,32 @@ impl Presentation {
     }
 }
 
-/// Fields without nulls, zeros, empty lists and repeats of the text. An exit code that nobody saw stays `null`. Entries of
-/// lists stay whole, because their schemas require all fields.
+/// Fields without nulls, zeros, empty lists and repeats of the text. Entries of lists lose their nulls only: their schemas
+/// require the other fields.
 fn without_empty_fields(mut fields: Map<String, Value>) -> Map<String, Value> {
-    let lost = fields.get("end").is_some_and(|end| end == "lost");
+    remove_nulls(&mut fields);
     fields.retain(|name, value| {
         let name = name.as_str();
         match value {
-            Value::Null => lost && name == "exit_code",
             Value::Number(number) => {
                 number.as_f64() != Some(0.0) || MEANINGFUL_ZEROS.contains(&name)
             }
             Value::Array(list) if list.is_empty() => ANSWERS.contains(&name),
-            Value::Array(_) => !REPEATS_OF_THE_TEXT.contains(&name),
-            Value::Bool(_) | Value::String(_) | Value::Object(_) => true,
+            Value::Array(list) => {
+                let entries = list.iter_mut().filter_map(Value::as_object_mut);
+                entries.for_each(remove_nulls);
+                !REPEATS_OF_THE_TEXT.contains(&name)
+            }
+            Value::Null | Value::Bool(_) | Value::String(_) | Value::Object(_) => true,
         }
     });
     fields
+}
+
+/// Removes nulls. An exit code that nobody saw stays `null`.
+fn remove_nulls(fields: &mut Map<String, Value>) {
+    let lost = fields.get("end").is_some_and(|end| end == "lost");
+    fields.retain(|name, value| !value.is_null() || (lost && name == "exit_code"));
 }
 
 #[cfg(test)]
@@ -101,7 +110,7 @@ mod tests {
         });
         let expected = json!({
             "text": "hi", "exit_code": 0, "bytes_total": 3, "timeout": false,
-            "timers": [{"elapsed_time": 0, "stop_reason": null}],
+            "timers": [{"elapsed_time": 0}],
         });
         assert_eq!(presented(full), expected);
     }
@@ -110,6 +119,8 @@ mod tests {
     fn exit_code_of_a_lost_session_stays_null() {
         let lost = json!({"end": "lost", "exit_code": null});
         assert_eq!(presented(lost.clone()), lost);
+        let listed = json!({"sessions": [lost]});
+        assert_eq!(presented(listed.clone()), listed);
         let running = json!({"status": "running", "exit_code": null});
         assert_eq!(presented(running), json!({"status": "running"}));
     }

@@ -51,4 +51,25 @@ fn other_clients_get_fields_without_nulls_zeros_and_empty_lists() {
     assert!(!fields.values().any(says_nothing), "{result}");
     assert_eq!(fields["exit_code"], 0);
     assert_eq!(fields.get("bytes_dropped"), None);
+    let start = json!({"action": "start", "command": "read line"});
+    client.call("terminal_session", start);
+    let list = client.call("terminal_session", json!({"action": "list"}));
+    let listed = list["structuredContent"]["sessions"][0].as_object();
+    let listed = listed.expect("a session");
+    assert_eq!(listed["state"], "running", "{list}");
+    assert!(!listed.values().any(Value::is_null), "{list}");
+    // The schema allows that.
+    let schema = tools(&mut client).into_iter();
+    let schema = schema.filter(|tool| tool["name"] == "terminal_session");
+    let required: Vec<Value> = schema
+        .flat_map(|tool| {
+            let entry = &tool["outputSchema"]["properties"]["sessions"]["items"];
+            entry["required"].as_array().expect("fields").clone()
+        })
+        .collect();
+    assert!(required.contains(&json!("state")), "{required:?}");
+    for name in required {
+        let name = name.as_str().expect("a name");
+        assert!(listed.contains_key(name), "{name}: {list}");
+    }
 }

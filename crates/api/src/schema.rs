@@ -125,7 +125,8 @@ fn without_null(field: &mut Value) {
     }
 }
 
-/// Removes what says little to a client of a tool: titles, sizes of numbers, descriptions within lists.
+/// Removes what says little to a client of a tool: titles, sizes of numbers, descriptions within lists. Fields within lists
+/// that may be `null` are not required: MCP clients get no nulls.
 fn plain(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -137,11 +138,19 @@ fn plain(schema: &mut Value) {
             }
             if let Some(Value::Object(items)) = object.get_mut("items") {
                 items.remove("description");
+                let mut nullable = Vec::new();
                 let fields = items.get_mut("properties").and_then(Value::as_object_mut);
-                for field in fields.into_iter().flat_map(Map::values_mut) {
-                    field
-                        .as_object_mut()
-                        .map(|field| field.remove("description"));
+                for (name, field) in fields.into_iter().flatten() {
+                    if let Some(field) = field.as_object_mut() {
+                        field.remove("description");
+                    }
+                    let kinds = field["type"].as_array();
+                    if kinds.is_some_and(|kinds| kinds.contains(&json!("null"))) {
+                        nullable.push(json!(name));
+                    }
+                }
+                if let Some(Value::Array(required)) = items.get_mut("required") {
+                    required.retain(|name| !nullable.contains(name));
                 }
             }
             object.values_mut().for_each(plain);
