@@ -1,5 +1,6 @@
 //! Signals, as people and models name them.
 
+use abide_api::arguments::whole;
 use serde_json::Value;
 
 const SIGNALS: &[(&str, i32)] = &[
@@ -38,7 +39,7 @@ const SIGNALS: &[(&str, i32)] = &[
 /// Number of a signal that was given by name or by number.
 pub fn number(given: Option<&Value>) -> Option<i32> {
     match given? {
-        Value::Number(number) => in_range(i32::try_from(number.as_i64()?).ok()?),
+        number @ Value::Number(_) => in_range(i32::try_from(whole(number)?).ok()?),
         Value::String(name) => {
             let name = name.trim().to_ascii_uppercase();
             // Some callers send every value as text, also numbers.
@@ -69,6 +70,8 @@ mod tests {
             (json!("sigint"), Some(2)),
             (json!("SEGV"), Some(11)),
             (json!(9), Some(9)),
+            (json!(9.0), Some(9)),
+            (json!(9.5), None),
             (json!("9"), Some(9)),
             (json!("0"), None),
             (json!("65"), None),

@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 
+use abide_api::arguments::whole;
 use abide_core::fleet::MachineId;
 use abide_core::{Millis, SessionId};
 use futures_util::future::BoxFuture;
@@ -354,17 +355,10 @@ fn port(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput>
     refuse_other_fields(fields, at, "port, every")?;
     let number = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
     let found = match &given {
-        Value::Number(given) => {
-            let port = given.as_u64().or_else(|| {
-                given
-                    .as_f64()
-                    .filter(|n| n.fract() == 0.0 && (0.0..1e6).contains(n))
-                    .map(|n| n as u64)
-            });
-            port.and_then(|port| u16::try_from(port).ok())
-                .filter(|p| *p > 0)
-                .map(|p| (None, p))
-        }
+        Value::Number(_) => whole(&given)
+            .and_then(|port| u16::try_from(port).ok())
+            .filter(|port| *port > 0)
+            .map(|port| (None, port)),
         Value::String(text) => match text.trim().rsplit_once(':') {
             None => number(text.trim()).map(|port| (None, port)),
             Some((host, port)) => number(port)
@@ -397,7 +391,7 @@ fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> 
     let status = match fields.remove("status").filter(|value| !value.is_null()) {
         None => None,
         Some(value) => {
-            let status = value.as_u64().and_then(|n| u16::try_from(n).ok());
+            let status = whole(&value).and_then(|n| u16::try_from(n).ok());
             let status = status.filter(|n| (100..=599).contains(n));
             let at = format!("{at}.status");
             Some(status.ok_or_else(|| wrong(&at, "a status from 100 to 599", &value))?)

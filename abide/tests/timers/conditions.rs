@@ -108,7 +108,8 @@ fn url_condition_is_met_by_status_and_body() {
     let abide = Abide::started();
     let sink = Sink::new(&["503 Busy", "200 OK\n\nready"]);
     let address = sink.address;
-    let until = json!({"url": format!("http://{address}/health"), "status": 200, "body": "rea.y"});
+    let until =
+        json!({"url": format!("http://{address}/health"), "status": 200.0, "body": "rea.y"});
     let result = held_at_once(&abide, until);
     let seen = result["seen"].as_str().unwrap();
     assert!(seen.contains("200 OK") && seen.contains("ready"), "{seen}");

@@ -279,7 +279,7 @@ impl FromArgument for Value {
 }
 
 /// A whole number. 5.0 is one too, and some clients know no other kind.
-fn whole(value: &Value) -> Option<u64> {
+pub fn whole(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| {
         value
             .as_f64()
