@@ -386,7 +386,7 @@ impl FromArgument for Env {
                 Value::Number(number) => Some(number.to_string().into()),
                 Value::Bool(flag) => Some(flag.to_string().into()),
                 other => {
-                    let field = format!("{field}.{name}");
+                    let field = format!("{field}.{}", shown_text(&name));
                     return Err(wrong(&field, "text without NUL bytes", &other));
                 }
             };
@@ -442,6 +442,19 @@ mod tests {
     fn seconds_are_what_was_written() {
         for millis in (1..5_000).chain([10_203_007, 86_400_001, 3_153_600_000_000]) {
             let written: f64 = format!("{}.{:03}", millis / 1_000, millis % 1_000)
+    #[test]
+    fn name_of_a_wrong_variable_is_shown_on_one_line_and_shortened() {
+        let name = format!("A\x1b[2J\n{}", "B".repeat(1_000));
+        let wrong = Env::read("env", serde_json::json!({name: []})).unwrap_err();
+        let said = wrong.to_string();
+        assert!(said.starts_with("`env.A\u{FFFD}[2J\u{FFFD}BB"), "{said}");
+        assert!(
+            said.contains("must be text without NUL bytes; got []."),
+            "{said}"
+        );
+        assert!(said.chars().count() < 200, "{said}");
+    }
+
                 .parse()
                 .expect("a number");
             assert_eq!(in_millis(written), Millis(millis));
