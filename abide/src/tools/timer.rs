@@ -14,7 +14,7 @@ use abide_api::{
 use abide_core::timer::{self, Act, Create, Kind, Request, Status, Timer, Why};
 use abide_core::{Agent, Key, Millis, Outcome, Refusal, TimerId, limit};
 use abide_output::printable::one_line;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{BadInput, Context, condition, key, refused};
 use abide_engine::Handle;
@@ -221,16 +221,16 @@ type Read = Result<(Request, TimerCall), BadInput>;
 
 async fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
     let text = |given: Option<Text>| given.map(|text| text.0);
-    let (reason, mission) = one_of(text(args.reason), text(args.mission));
     // Some clients fill in every field and leave unused ones empty.
-    let new = reason.is_some() || mission.is_some();
+    let new = args.reason.is_some() || args.mission.is_some();
+    let (reason, mission) = one_of(text(args.reason), text(args.mission));
     let timer = text(args.timer_id).filter(|given| !(new && given.trim().is_empty()));
     let total = args.total_duration.map(|time| time.0);
     let standby = args.timeout_duration.map(|time| time.0);
     let until = args.until.map(|until| until.0);
     let key = key(args.idempotency_key, context);
     if let Some(given) = timer {
-        if until.is_some() {
+        if until.is_some_and(|until| until != json!({})) {
             return Err(BadInput::about(
                 "until",
                 "belongs to a new timer; a timer that exists keeps the condition it has.",
@@ -302,11 +302,12 @@ async fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
     Ok((Request::Create(new), TimerCall::Timer))
 }
 
-/// If one of two texts is empty and the other is not, drops the empty one.
+/// Two texts without those that are empty. If the only one is empty, it stays, so that it can be named.
 fn one_of(left: Option<String>, right: Option<String>) -> (Option<String>, Option<String>) {
     let empty = |text: &Option<String>| text.as_ref().is_some_and(|text| text.trim().is_empty());
     match (empty(&left), empty(&right)) {
         (true, false) if right.is_some() => (None, right),
+        (true, true) => (None, None),
         (false, true) if left.is_some() => (left, None),
         _ => (left, right),
     }

@@ -210,6 +210,15 @@ fn empty_field_counts_as_missing() {
         sentence.starts_with("`reason` must not be empty") && sentence.ends_with("got \"\"."),
         "{sentence}"
     );
+    let arguments = json!({"total_duration": 600, "reason": "", "mission": "", "timer_id": ""});
+    let sentence = refused(&abide, "timer", arguments);
+    let neither = "`reason` or `mission` is required for a new timer; got neither.";
+    assert!(sentence.starts_with(neither), "{sentence}");
+    let arguments = json!({"total_duration": 600, "mission": "m", "until": ""});
+    let id = id_of(&call(&abide, "timer", arguments));
+    let arguments = json!({"timer_id": id, "timeout_duration": 0.01, "until": {}});
+    let timer = call(&abide, "timer", arguments);
+    assert_eq!(timer["status"], "running", "{timer}");
     let sentence = refused(&abide, "read_messages", json!({"timeout_seconds": -1}));
     assert!(sentence.contains("from 0"), "{sentence}");
 }

@@ -270,6 +270,10 @@ impl FromArgument for ConditionFields {
     fn read(_: &str, value: Value) -> Result<Self, BadInput> {
         Ok(ConditionFields(value))
     }
+
+    fn is_unused(value: &Value) -> bool {
+        FilledText::is_unused(value)
+    }
 }
 
 impl FromArgument for Value {
