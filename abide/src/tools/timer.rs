@@ -2,15 +2,14 @@
 
 mod elsewhere;
 mod presentation;
+mod refused;
 
 use std::sync::Arc;
 
 use abide_api::arguments::{
     FilledText, PauseTimerArgs, ReadTimerArgs, Text, TimerActionArgs, TimerArgs,
 };
-use abide_api::{
-    ErrorCode, ReadTimerResult, TimerList, TimerResult, TimerStatus, ToolOutput, ToolResult,
-};
+use abide_api::{ErrorCode, ReadTimerResult, TimerList, TimerResult, ToolOutput, ToolResult};
 use abide_core::timer::{self, Act, Create, Kind, Request, Status, Timer, Why};
 use abide_core::{Agent, Key, Millis, Outcome, Refusal, TimerId, limit};
 use abide_output::printable::one_line;
@@ -19,10 +18,9 @@ use serde_json::{Map, Value, json};
 use super::{BadInput, Context, condition, key, refused};
 use abide_engine::Handle;
 use abide_engine::store::{EndedQuery, TimerRow};
-use abide_engine::text::{seconds, timer_completion, timer_not_found};
+use abide_engine::text::{seconds, timer_completion};
 use presentation::{
-    after_standby, changes, done, done_before, on_mission, progress, purpose, until_resumed,
-    why_stopped,
+    after_standby, changes, done, on_mission, progress, purpose, until_resumed, why_stopped,
 };
 pub(crate) use presentation::{fields, row_fields, row_fields_now};
 
@@ -306,8 +304,8 @@ async fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
 fn one_of(left: Option<String>, right: Option<String>) -> (Option<String>, Option<String>) {
     let empty = |text: &Option<String>| text.as_ref().is_some_and(|text| text.trim().is_empty());
     match (empty(&left), empty(&right)) {
-        (true, false) if right.is_some() => (None, right),
         (true, true) => (None, None),
+        (true, false) if right.is_some() => (None, right),
         (false, true) if left.is_some() => (left, None),
         _ => (left, right),
     }
@@ -574,80 +572,6 @@ impl TimerTool {
                 .map(Into::into),
         }
     }
-
-    /// Result of a refused request. A timer that is no longer in memory may still be in the database: then the request
-    /// is answered from there.
-    async fn refusal_result(&self, handle: &Handle, refusal: timer::Refusal) -> ToolResult {
-        if let timer::Refusal::NotFound { timer, .. } = &refusal
-            && let Ok(Some(row)) = handle.store_reader().timer(*timer).await
-            && self.agent.as_ref().is_none_or(|me| row.agent == *me.0)
-            && row.ended.is_some()
-        {
-            if matches!(self.call, TimerCall::Act) {
-                let sentence = format!(
-                    "Timer '{}' is {}: nothing can be done to it any more",
-                    row.id, row.status
-                );
-                return ToolResult::error(ErrorCode::Conflict, sentence);
-            }
-            let text = match (&self.call, &row.completed_by) {
-                (TimerCall::Done(act), _) => done_before(handle, *act, &row, self.channel).await,
-                (_, Some(_)) => timer_completion(&row),
-                (_, None) => format!(
-                    "Timer '{}' is {}.{}{}",
-                    row.id,
-                    row.status,
-                    purpose(Some(&row)),
-                    why_stopped(&row)
-                ),
-            };
-            let fields = row_fields(&row);
-            let output = self.result_fields(handle, fields, Some(Why::Ended)).await;
-            return self.one(text, output);
-        }
-        // The state of a paused timer does not change, so the refusal can tell it.
-        if let timer::Refusal::NotAllowed {
-            timer,
-            status: Status::Paused { .. },
-            ..
-        } = &refusal
-            && let Ok(Some(row)) = handle.store_reader().timer(*timer).await
-        {
-            let mut fields = row_fields(&row);
-            fields.status = TimerStatus::Paused;
-            let mut result = refused(&Refusal::Timer(refusal));
-            let output = self.result_fields(handle, fields, None).await;
-            result.output = ToolOutput::Timer(Box::new(output));
-            return result;
-        }
-        match refusal {
-            timer::Refusal::NotFound { timer, known, more } => {
-                self.not_found(handle, &timer.to_string(), &known, more)
-                    .await
-            }
-            other => refused(&Refusal::Timer(other)),
-        }
-    }
-
-    /// Error that lists the existing ids: timers that have not ended, and the most recently ended ones.
-    async fn not_found(
-        &self,
-        handle: &Handle,
-        given: &str,
-        known: &[TimerId],
-        more: usize,
-    ) -> ToolResult {
-        let which = EndedQuery {
-            agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
-            limit: limit::IDS_LISTED,
-        };
-        let ended = handle.store_reader().ended_timers(which).await;
-        let ended: Vec<TimerId> = ended.unwrap_or_default().iter().map(|row| row.id).collect();
-        ToolResult::error(
-            ErrorCode::NotFound,
-            timer_not_found(given, known, more, &ended),
-        )
-    }
 }
 
 /// Reads several timers for one request; the call waits for none of them.
@@ -686,6 +610,7 @@ pub(crate) async fn many(
     }
     Ok(Request::CreateMany(new))
 }
+
 /// Line of a list about a timer that only the database knows.
 fn row_line(row: &TimerRow) -> String {
     let (kind, status) = (row.kind.as_str(), &row.status);

@@ -400,6 +400,16 @@ fn standby_on_a_paused_timer_is_refused_with_its_state() {
     assert_eq!(refusal["is_error"], true, "{refusal}");
     assert_eq!(refusal["status"], "paused", "{refusal}");
     assert_eq!(refusal["total_duration"], 600, "{refusal}");
+    let paused = call(&abide, "read_timer", json!({"timer_id": id}));
+    assert!(paused["pause_until"].is_u64(), "{paused}");
+    assert_eq!(refusal["pause_until"], paused["pause_until"], "{refusal}");
+    for answer in [refusal, paused] {
+        let text = answer["text"].as_str().expect("a text");
+        let (_, left) = text.split_once("It resumes by itself in ").expect("a time");
+        let (left, _) = left.split_once(" seconds").expect("seconds");
+        let left: f64 = left.parse().expect("a number");
+        assert!(left > 0.0 && left <= 3600.0, "{answer}");
+    }
 }
 
 #[test]

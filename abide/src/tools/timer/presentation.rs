@@ -6,8 +6,9 @@ use abide_core::{Millis, TimerId};
 
 use super::CompletionChannel;
 use abide_engine::Handle;
+use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::store::TimerRow;
-use abide_engine::text::{rounded_elapsed, seconds, seconds_number, timer_label};
+use abide_engine::text::{rounded, rounded_elapsed, seconds, seconds_number, timer_label};
 
 /// Text about an action that was performed.
 pub(super) async fn done(
@@ -94,8 +95,10 @@ pub(super) fn until_resumed(timer: &api::Timer, channel: CompletionChannel) -> S
     let why = why.map_or_else(String::new, |why| format!(": {why}"));
     match (timer.status, last.change.as_str()) {
         (api::TimerStatus::Paused, _) => {
+            let left = pause_left(timer);
+            let when = left.map_or("when the pause is over".into(), |left| format!("in {left}"));
             format!(
-                "\nPaused{why}\nIt resumes by itself when the pause is over, or at once with {}.",
+                "\nPaused{why}\nIt resumes by itself {when}, or at once with {}.",
                 resume_command(channel)
             )
         }
@@ -107,6 +110,12 @@ pub(super) fn until_resumed(timer: &api::Timer, channel: CompletionChannel) -> S
         }
         _ => String::new(),
     }
+}
+
+/// Rest of a timer's pause, as text.
+pub(super) fn pause_left(timer: &api::Timer) -> Option<String> {
+    let left = timer.pause_until?.saturating_sub(SystemClock.now().wall.0);
+    Some(seconds(rounded(Millis(left))))
 }
 
 /// Line that tells why a timer was stopped.
