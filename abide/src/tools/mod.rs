@@ -30,7 +30,6 @@ use abide_api::{ErrorCode, ToolResult};
 use abide_core::held::NotStarted;
 use abide_core::message::{About, ReturnedMessage};
 use abide_core::request::Caller;
-use abide_core::timer::{Status, Why};
 use abide_core::wait::Asking;
 use abide_core::{
     Agent, Conversation, Millis, Outcome, QuestionId, Refusal, Request, SessionId, SessionName,
@@ -453,12 +452,12 @@ impl ToolCall {
             stopwatch: None,
         }
     }
+
     /// Call that starts nothing and has this result.
     pub fn answered(handle: &Handle, caller: Caller, result: ToolResult) -> Self {
         let work = Work::new(std::future::ready(Some(result.into())));
         ToolCall::new(handle, Execution::Future(work), Some(caller))
     }
-
 
     /// Call of `terminal_session`.
     fn perform(handle: &Handle, action: terminal::Action, context: Context) -> Self {
@@ -618,7 +617,7 @@ impl EngineCall {
             }
         }
         let (result, record) = self.result(self.outcome.clone()?).await;
-        let reports = subjects_reported_by(&self.handle, self.outcome.as_ref()).await;
+        let reports = self.reported_subjects(&result).await;
         self.outcome = None;
         Some(WorkStep::Finished(FinishedCall {
             result,
@@ -648,29 +647,24 @@ impl EngineCall {
         };
         (result, None)
     }
-}
 
-/// Subjects that a result made from this outcome reports.
-async fn subjects_reported_by(handle: &Handle, outcome: Option<&Outcome>) -> Vec<About> {
-    match outcome {
-        Some(
-            Outcome::Ended(id)
-            | Outcome::Declined(id, _)
-            | Outcome::Cancelled(id)
-            | Outcome::Failed(id),
-        ) => vec![About::Session(*id)],
-        Some(Outcome::NotStarted(_, question, why)) if !matches!(why, NotStarted::Held(_)) => {
-            vec![About::Question(*question)]
+    /// Subjects that the result of the outcome reports.
+    async fn reported_subjects(&self, result: &ToolResult) -> Vec<About> {
+        if let Tool::Timer(tool) = &self.tool {
+            return tool.reported_subjects(&self.handle, result).await;
         }
-        Some(Outcome::Timer(timer, Why::Completed | Why::Ended))
-            if matches!(timer.status, Status::Completed { .. }) =>
-        {
-            let row = handle.store_reader().timer(timer.id).await.ok().flatten();
-            let ended = row.map(|row| row.ended_sessions).unwrap_or_default();
-            let ended = ended.into_iter().map(About::Session);
-            ended.chain([About::Timer(timer.id)]).collect()
+        match &self.outcome {
+            Some(
+                Outcome::Ended(id)
+                | Outcome::Declined(id, _)
+                | Outcome::Cancelled(id)
+                | Outcome::Failed(id),
+            ) => vec![About::Session(*id)],
+            Some(Outcome::NotStarted(_, question, why)) if !matches!(why, NotStarted::Held(_)) => {
+                vec![About::Question(*question)]
+            }
+            _ => Vec::new(),
         }
-        _ => Vec::new(),
     }
 }
 

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use abide_api::arguments::{
     FilledText, PauseTimerArgs, ReadTimerArgs, Text, TimerActionArgs, TimerArgs,
 };
-use abide_api::{ErrorCode, ReadTimerResult, TimerList, TimerResult, ToolOutput, ToolResult};
+use abide_api::{
+    ErrorCode, ReadTimerResult, TimerList, TimerResult, TimerStatus, ToolOutput, ToolResult,
+};
+use abide_core::message::About;
 use abide_core::timer::{self, Act, Create, Kind, Request, Status, Timer, Why};
 use abide_core::{Agent, Key, Millis, Outcome, Refusal, TimerId, limit};
 use abide_output::printable::one_line;
@@ -440,9 +443,12 @@ impl TimerTool {
         let cut = self.client_limit.map(super::report::cut_at);
         let cut = cut.map_or_else(String::new, |cut| format!("\nThis call waited {cut}."));
         let text = match why {
-            Why::Completed | Why::Ended if timer.status != Status::Stopped => row
-                .as_ref()
-                .map_or_else(|| format!("Timer '{id}' has completed."), timer_completion),
+            Why::Completed | Why::Ended | Why::Looked
+                if matches!(timer.status, Status::Completed { .. }) =>
+            {
+                row.as_ref()
+                    .map_or_else(|| format!("Timer '{id}' has completed."), timer_completion)
+            }
             Why::Made if timer.kind == Kind::Mission => format!(
                 "Timer '{id}' is set for {}.{reason}\n{}",
                 seconds(timer.remaining),
@@ -571,6 +577,29 @@ impl TimerTool {
                 .filter(|limit| *limit < standby && why.is_some_and(|why| why != Why::Ended))
                 .map(Into::into),
         }
+    }
+
+    /// Subjects that a result reports: a completed timer, and the sessions whose end decided that.
+    pub(super) async fn reported_subjects(
+        &self,
+        handle: &Handle,
+        result: &ToolResult,
+    ) -> Vec<About> {
+        let timer = match (&self.call, &result.output) {
+            (TimerCall::Timer, ToolOutput::Timer(result))
+            | (TimerCall::Read, ToolOutput::ReadTimer(ReadTimerResult::One(result))) => {
+                &result.timer
+            }
+            _ => return Vec::new(),
+        };
+        if timer.status != TimerStatus::Completed {
+            return Vec::new();
+        }
+        let id = timer.timer_id.0;
+        let row = handle.store_reader().timer(id).await.ok().flatten();
+        let ended = row.map(|row| row.ended_sessions).unwrap_or_default();
+        let ended = ended.into_iter().map(About::Session);
+        ended.chain([About::Timer(id)]).collect()
     }
 }
 

@@ -413,6 +413,27 @@ fn standby_on_a_paused_timer_is_refused_with_its_state() {
 }
 
 #[test]
+fn read_of_a_completed_timer_tells_its_completion_once() {
+    let abide = Abide::started();
+    for restarted in [false, true] {
+        let id = mission(&abide, "look again");
+        newest(&abide, |message| message["timer_id"] == id.as_str());
+        if restarted {
+            abide.kill_daemon();
+            abide.start();
+        }
+        let read = call(&abide, "read_timer", json!({"timer_id": id}));
+        let text = format!("Timer '{id}' has completed.\nMission: look again\n");
+        let said = read["text"].as_str().expect("a text");
+        assert!(said.starts_with(&text), "{read}");
+        assert!(!said.contains("[System]"), "{read}");
+        assert_eq!(read["status"], "completed", "{read}");
+        let none = call(&abide, "read_messages", json!({}));
+        assert_eq!(none["messages"], json!([]), "it was told once: {none}");
+    }
+}
+
+#[test]
 fn text_of_a_stopped_timer_tells_why_it_was_stopped() {
     let abide = Abide::started();
     let arguments = json!({"total_duration": 600, "mission": "m"});
