@@ -443,10 +443,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_are_what_was_written() {
-        for millis in (1..5_000).chain([10_203_007, 86_400_001, 3_153_600_000_000]) {
-            let written: f64 = format!("{}.{:03}", millis / 1_000, millis % 1_000)
-    #[test]
     fn name_of_a_wrong_variable_is_shown_on_one_line_and_shortened() {
         let name = format!("A\x1b[2J\n{}", "B".repeat(1_000));
         let wrong = Env::read("env", serde_json::json!({name: []})).unwrap_err();
@@ -459,6 +455,10 @@ mod tests {
         assert!(said.chars().count() < 200, "{said}");
     }
 
+    #[test]
+    fn seconds_are_what_was_written() {
+        for millis in (1..5_000).chain([10_203_007, 86_400_001, 3_153_600_000_000]) {
+            let written: f64 = format!("{}.{:03}", millis / 1_000, millis % 1_000)
                 .parse()
                 .expect("a number");
             assert_eq!(in_millis(written), Millis(millis));
