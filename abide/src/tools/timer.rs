@@ -13,7 +13,7 @@ use abide_api::{
     ErrorCode, ReadTimerResult, TimerList, TimerResult, TimerStatus, ToolOutput, ToolResult,
 };
 use abide_core::message::About;
-use abide_core::timer::{self, Act, Create, Kind, Request, Status, Timer, Why};
+use abide_core::timer::{Act, Create, Kind, Request, Status, Timer, Why};
 use abide_core::{Agent, Key, Millis, Outcome, Refusal, TimerId, limit};
 use abide_output::printable::one_line;
 use serde_json::{Map, Value, json};

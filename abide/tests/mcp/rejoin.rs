@@ -89,7 +89,10 @@ fn call_that_rejoined_is_replayed_to_the_next_daemon_without_repeating_output() 
     let (mut pipe, command) = printer(&home, "pipe");
     writeln!(pipe, "one").expect("written");
     let first = client.call("execute_command", json!({"command": command}));
-    assert!(text(&first).starts_with("one\n[still running, now "), "{first}");
+    assert!(
+        text(&first).starts_with("one\n[still running, now "),
+        "{first}"
+    );
     let rejoin = json!({"session_id": session(&first)});
     // The read cursor is stored after the answer was sent: a daemon that dies before that repeats output.
     let name = session(&first);
