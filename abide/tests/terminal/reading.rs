@@ -268,7 +268,7 @@ fn read_without_a_match_says_so() {
             session.act("read_output", wait).await.text
         };
         let all = "[stdout] 1\n[stdout] 2\n[stdout] 3\n[cursor: 6]\n[no match in 10ms]";
-        assert_eq!(read(3).await, all);
+        assert_eq!(read(4).await, all);
         let first = "[stdout] 1\n[cursor: 2]\n[there is more to read]\n[no match in 10ms]";
         assert_eq!(read(1).await, first);
         session.kill().await;
