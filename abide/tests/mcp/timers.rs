@@ -29,9 +29,14 @@ fn completed_mission_is_delivered_with_the_next_result() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
-        let made = client.call("timer", json!({"total_duration": 0.1, "mission": "look"}));
+        // The timer completes after this call is answered; otherwise that answer would deliver the message.
+        let due = home.path(&format!("due{era:?}"));
+        let until = json!({"file": due});
+        let mission = json!({"total_duration": 3600, "mission": "look", "until": until});
+        let made = client.call("timer", mission);
         let told = "told with your next abide call";
         assert!(text(&made).contains(told), "{made}");
+        std::fs::write(&due, "").expect("a file");
         let id = made["structuredContent"]["timer_id"]
             .as_str()
             .expect("an id")
@@ -45,7 +50,7 @@ fn completed_mission_is_delivered_with_the_next_result() {
             }
         }
         let expected = format!(
-            "[System] Timer '{id}' has completed.\nMission: look\nTotal duration: 0.1 seconds"
+            "[System] Timer '{id}' has completed.\nMission: look\nTotal duration: 3600 seconds"
         );
         assert!(told.contains("hello") && told.contains(&expected), "{told}");
         let after = client.call("shell", json!({"command": "echo again"}));
