@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,6 +25,8 @@ use crate::questions::Target;
 const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
 /// Time for a look-up, or for a proxy to answer.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
+/// Time after which the next address is tried beside those that have not answered.
+const NEXT_ATTEMPT: Duration = Duration::from_millis(250);
 /// Addresses of one name that are tried.
 const MAX_ATTEMPTS: usize = 4;
 const MAX_PROXY_ANSWER: usize = 8 * 1024;
@@ -222,15 +225,33 @@ impl Dialer {
 
     async fn connect(&self, addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
         let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in addresses.iter().take(MAX_ATTEMPTS) {
-            let attempt = self.outside.connect(SocketAddr::new(*address, port));
-            match clock::within(CONNECT_DEADLINE, attempt).await {
-                Some(Ok(stream)) => return Ok(stream),
-                Some(Err(error)) => failure = error,
-                None => failure = io::ErrorKind::TimedOut.into(),
+        let mut addresses = by_turns(addresses);
+        addresses.truncate(MAX_ATTEMPTS);
+        let mut addresses = addresses.into_iter();
+        let mut attempts = Vec::new();
+        loop {
+            match addresses.next() {
+                Some(address) => attempts.push(self.attempt(SocketAddr::new(address, port))),
+                None if attempts.is_empty() => return Err(failure),
+                None => {}
+            }
+            let has_next = addresses.len() > 0;
+            tokio::select! {
+                ended = first_end(&mut attempts) => match ended {
+                    Ok(stream) => return Ok(stream),
+                    Err(error) => failure = error,
+                },
+                () = clock::pause(NEXT_ATTEMPT), if has_next => {}
             }
         }
-        Err(failure)
+    }
+
+    fn attempt(&self, address: SocketAddr) -> Pending<'_, TcpStream> {
+        Box::pin(async move {
+            let attempt = self.outside.connect(address);
+            let ended = clock::within(CONNECT_DEADLINE, attempt).await;
+            ended.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+        })
     }
 
     /// A tunnel through an HTTP proxy. The proxy looks the name up, so addresses are not checked here.
@@ -272,9 +293,88 @@ impl Dialer {
     }
 }
 
+/// Addresses with both families by turns, so that one that does not work here leaves room for the other.
+fn by_turns(addresses: &[IpAddr]) -> Vec<IpAddr> {
+    let is_first =
+        |address: &&IpAddr| Some(address.is_ipv6()) == addresses.first().map(IpAddr::is_ipv6);
+    let (first, second): (Vec<&IpAddr>, Vec<&IpAddr>) = addresses.iter().partition(is_first);
+    let pairs = (0..first.len().max(second.len())).map(|at| [first.get(at), second.get(at)]);
+    pairs.flatten().flatten().map(|address| **address).collect()
+}
+
+/// Result of the attempt that ends first, which is removed.
+async fn first_end(attempts: &mut Vec<Pending<'_, TcpStream>>) -> io::Result<TcpStream> {
+    std::future::poll_fn(|context| {
+        let mut all = attempts.iter_mut().enumerate();
+        let ended = all.find_map(|(at, attempt)| match attempt.as_mut().poll(context) {
+            Poll::Ready(result) => Some((at, result)),
+            Poll::Pending => None,
+        });
+        match ended {
+            Some((at, result)) => {
+                drop(attempts.remove(at));
+                Poll::Ready(result)
+            }
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// IPv6 addresses fail or never answer, IPv4 addresses lead to a listener.
+    struct BrokenV6 {
+        server: SocketAddr,
+        is_silent: bool,
+    }
+
+    impl Outside for BrokenV6 {
+        fn look_up<'a>(&'a self, _: &'a str) -> Pending<'a, Vec<IpAddr>> {
+            Box::pin(std::future::ready(Ok(Vec::new())))
+        }
+
+        fn connect(&self, address: SocketAddr) -> Pending<'_, TcpStream> {
+            match address {
+                SocketAddr::V4(_) => Box::pin(TcpStream::connect(self.server)),
+                SocketAddr::V6(_) if self.is_silent => Box::pin(std::future::pending()),
+                SocketAddr::V6(_) => Box::pin(std::future::ready(Err(
+                    io::ErrorKind::NetworkUnreachable.into(),
+                ))),
+            }
+        }
+
+        fn is_own_address(&self, _: IpAddr) -> bool {
+            false
+        }
+    }
+
+    #[tokio::test]
+    async fn ipv4_is_tried_though_many_ipv6_addresses_fail_or_are_silent() {
+        let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+        let listener = listener.expect("a port");
+        let server = listener.local_addr().expect("an address");
+        let v6 = (1..=5).map(|last| Ipv6Addr::new(0x2606, 0, 0, 0, 0, 0, 0, last).into());
+        let found: Vec<IpAddr> = v6.chain([Ipv4Addr::new(93, 184, 216, 34).into()]).collect();
+        for is_silent in [false, true] {
+            let outside = Box::new(BrokenV6 { server, is_silent });
+            let dialer = Dialer::new(outside, Ok(Proxies::default()), Allowlist::default());
+            let stream = dialer.connect(&found, 443).await.expect("a connection");
+            assert_eq!(stream.peer_addr().expect("an address"), server);
+        }
+        let outside = Box::new(BrokenV6 {
+            server,
+            is_silent: false,
+        });
+        let dialer = Dialer::new(outside, Ok(Proxies::default()), Allowlist::default());
+        let failure = dialer
+            .connect(&found[..5], 443)
+            .await
+            .expect_err("no connection");
+        assert_eq!(failure.kind(), io::ErrorKind::NetworkUnreachable);
+    }
 
     #[test]
     fn g110_addresses_of_this_machine_are_recognised() {
