@@ -32,11 +32,11 @@ fn forbidden_v4(address: Ipv4Addr) -> Option<Forbidden> {
         (0 | 127 | 224..=255, _, _) | (169, 254, _) => Some(Forbidden::Local),
         // Metadata services of clouds that are not link-local.
         (168, 63, 129) | (192, 0, 0) => Some(Forbidden::Local),
-        // The addresses of the gate itself.
-        (198, 18 | 19, _) => Some(Forbidden::Local),
         (10, _, _) | (172, 16..=31, _) | (192, 168, _) | (100, 64..=127, _) => {
             Some(Forbidden::Private)
         }
+        // They stand for names only inside the sandbox. Outside, some local proxies answer look-ups with them.
+        (198, 18 | 19, _) => Some(Forbidden::Private),
         _ => None,
     }
 }
@@ -92,8 +92,6 @@ mod tests {
             "255.255.255.255",
             "168.63.129.16",
             "192.0.0.192",
-            "198.18.0.1",
-            "198.19.255.255",
             "::",
             "::1",
             "fe80::1",
@@ -119,6 +117,8 @@ mod tests {
             "172.31.255.255",
             "192.168.1.1",
             "100.64.0.1",
+            "198.18.0.1",
+            "198.19.255.255",
             "fc00::1",
             "fd12:3456::1",
             "::ffff:10.0.0.1",
