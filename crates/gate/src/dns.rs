@@ -1,6 +1,6 @@
 //! DNS for the sandbox, on sockets that were made inside it. No query is ever forwarded: a name gets an address that
 //! stands for it in this session, or it does not exist. A name that is allowed is looked up outside first, so that a
-//! program sees an error of the name and not a connection that fails. Other names are looked up after a person's yes.
+//! program sees an error of the name and not a connection that fails; without an answer there is a server failure. Other names are looked up after a person's yes.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -38,6 +38,8 @@ pub enum Resolved {
     Address(Ipv4Addr),
     /// The name does not exist.
     NoSuchName,
+    /// The look-up outside got no answer: a program may try again.
+    NoAnswer,
 }
 
 /// The answer to a query, or `None` for bytes that are not a query. `resolve` decides about host names.
@@ -86,6 +88,7 @@ pub fn answer(query: &[u8], resolve: impl FnOnce(&HostName) -> Resolved) -> Opti
         // The name exists, without a record of this type.
         Resolved::Address(_) => {}
         Resolved::NoSuchName => *reply.rcode_mut() = RCODE::NameError,
+        Resolved::NoAnswer => *reply.rcode_mut() = RCODE::ServerFailure,
     }
     reply.questions.push(question.clone());
     reply.build_bytes_vec_compressed().ok()
@@ -119,7 +122,11 @@ impl Gate {
         {
             let reason = fault.to_string();
             (self.refusals).record(Outcome::Failed, name.as_str(), None, &reason);
-            return answer(query, |_| Resolved::NoSuchName);
+            let resolved = match fault.is_without_answer() {
+                true => Resolved::NoAnswer,
+                false => Resolved::NoSuchName,
+            };
+            return answer(query, |_| resolved);
         }
         answer(query, |name| self.resolve(name))
     }

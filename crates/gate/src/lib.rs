@@ -7,7 +7,7 @@
 //!    (`abide_session::sandbox::gate_sockets`).
 //! 2. The gate, a process outside, answers DNS queries ([`dns`]): a name that is allowed, or that a person can be asked
 //!    about, gets an address of 198.18.0.0/15 that stands for it in this session ([`names`]). An allowed name is looked up
-//!    outside before; if that fails, it does not exist inside either.
+//!    outside before; if that fails, it does not exist inside either, or there is a server failure if no answer came.
 //! 3. A connection to such an address arrives at a listener of the gate ([`tcp`]). Its local address says which name was
 //!    meant. If no rule knows the name, the connection waits for a person ([`questions`]).
 //! 4. The gate takes the addresses of that look-up, or looks the name up, once, checks them, dials one ([`outside`]) and

@@ -98,6 +98,20 @@ pub enum DialError {
     Proxies(ProxyError),
 }
 
+impl DialError {
+    /// True if nothing is known about the name, because the look-up got no answer.
+    pub fn is_without_answer(&self) -> bool {
+        let DialError::LookUp(error) = self else {
+            return false;
+        };
+        // The standard library has the code `EAI_AGAIN` of getaddrinfo only as its text, of glibc and of musl.
+        let text = error.to_string();
+        error.kind() == io::ErrorKind::TimedOut
+            || text.contains("Temporary failure in name resolution")
+            || text.contains("Try again")
+    }
+}
+
 /// Opens connections to names.
 pub struct Dialer {
     outside: Box<dyn Outside>,

@@ -149,6 +149,23 @@ say(attempt(connect, "gone.test", 443))
 }
 
 #[test]
+fn look_up_without_an_answer_is_a_failure_and_not_a_name_error() {
+    let world = World::default().unanswered("slow.test");
+    let program = r#"
+try: socket.getaddrinfo("slow.test", 443, socket.AF_INET)
+except socket.gaierror as e: say(e.errno == socket.EAI_AGAIN)
+"#;
+    let config = allow(&["slow.test"]);
+    let ended = Sandbox::start(users()[0], config, world, program).finish();
+    assert_eq!(ended.lines(), ["True"]);
+    let told = ended.refused();
+    assert_eq!(
+        (told[0].0, told[0].2),
+        ("slow.test", "the look-up failed: timed out")
+    );
+}
+
+#[test]
 fn g116_tls_on_port_443_must_name_the_server() {
     let world = World::default()
         .name("allowed.test", PUBLIC)

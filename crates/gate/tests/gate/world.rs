@@ -16,6 +16,8 @@ struct Facts {
     names: HashMap<String, Vec<Vec<IpAddr>>>,
     servers: HashMap<SocketAddr, SocketAddr>,
     own: Vec<IpAddr>,
+    /// Name whose look-up gets no answer.
+    unanswered: Option<String>,
     looked_up: Vec<String>,
     dialled: Vec<SocketAddr>,
 }
@@ -64,6 +66,12 @@ impl World {
         self
     }
 
+    /// The look-up of this name gets no answer.
+    pub fn unanswered(self, name: &str) -> Self {
+        self.0.lock().expect("facts").unanswered = Some(name.to_owned());
+        self
+    }
+
     /// Names that were looked up.
     pub fn looked_up(&self) -> Vec<String> {
         self.0.lock().expect("facts").looked_up.clone()
@@ -79,6 +87,9 @@ impl Outside for World {
     fn look_up<'a>(&'a self, name: &'a str) -> Pending<'a, Vec<IpAddr>> {
         let mut facts = self.0.lock().expect("facts");
         facts.looked_up.push(name.to_owned());
+        if facts.unanswered.as_deref() == Some(name) {
+            return Box::pin(std::future::ready(Err(io::ErrorKind::TimedOut.into())));
+        }
         let answer = match facts.names.get_mut(name) {
             Some(answers) if answers.len() > 1 => Ok(answers.remove(0)),
             Some(answers) => Ok(answers[0].clone()),
