@@ -46,7 +46,11 @@ enum Refused {
     OtherServerName(String),
     #[error("TLS without a server name")]
     NoServerName,
-    #[error("TLS with an encrypted ClientHello, which hides the server name")]
+    /// Browsers send random bytes in this extension by default, which nobody can tell from a real one. A real one would
+    /// reach every server of the same provider, so both are refused, and the text says how to start a browser without it.
+    #[error(
+        "TLS with an encrypted ClientHello, which hides the server name; Chromium sends none with --ssl-version-max=tls1.2"
+    )]
     EncryptedClientHello,
     #[error("not TLS, which port 443 must carry")]
     NotTls,

@@ -220,7 +220,8 @@ say(attempt(first_bytes, 443, b"\x16\3\1" + struct.pack(">H", len(hello)) + hell
                 (
                     "allowed.test",
                     443,
-                    "TLS with an encrypted ClientHello, which hides the server name",
+                    "TLS with an encrypted ClientHello, which hides the server name; \
+                     Chromium sends none with --ssl-version-max=tls1.2",
                     1
                 ),
             ]
