@@ -77,15 +77,6 @@ pub fn connect_current(paths: &Paths, which: DaemonSocket) -> io::Result<UnixStr
     socket::connect(&which.path(paths))
 }
 
-/// Connects to a running daemon, and starts none: not even by connecting to a socket that another process holds for it.
-pub fn connect_started(paths: &Paths, which: DaemonSocket) -> io::Result<UnixStream> {
-    // A daemon with passed sockets has no such file.
-    match paths.daemon_version().exists() {
-        true => connect_current(paths, which),
-        false => Err(io::ErrorKind::NotConnected.into()),
-    }
-}
-
 /// Connects to a running daemon of any version.
 pub fn connect_running(paths: &Paths, which: DaemonSocket) -> io::Result<UnixStream> {
     socket::connect(&which.path(paths))

@@ -35,7 +35,6 @@ pub mod mcp;
 mod reader_cursors;
 pub mod serve;
 pub mod signals;
-mod socket_activation;
 mod strict_json;
 pub mod tools;
 pub mod unread_lines;

@@ -8,31 +8,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use abide_engine::clock::{Clock, SystemClock};
-use abide_engine::config::{Config, HttpListen, Paths, SocketActivation};
+use abide_engine::config::{Config, HttpListen, Paths};
 use abide_engine::{Handle, Runtime, RuntimeFault, entropy, secret, socket};
 use abide_session::{accelerator, allocator, descriptors, mark, oom, private_file};
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use tokio::net::TcpListener;
 
-use crate::socket_activation::{self, PassedSockets};
 use crate::{daemon_process, fleet, http, lock, mcp};
 
 /// Runs the daemon until it is told to stop. On `ready` the daemon reports that it can be called, or an error.
-pub fn serve(
-    paths: Paths,
-    config: Config,
-    activation: SocketActivation,
-    ready: Option<OwnedFd>,
-) -> anyhow::Result<()> {
+pub fn serve(paths: Paths, config: Config, ready: Option<OwnedFd>) -> anyhow::Result<()> {
     let mut ready = ready.map(File::from);
     descriptors::raise_limit();
     oom::protect_this_process();
     secret::set_not_dumpable();
     mark::note_own();
     allocator::set_mmap_threshold();
-    let sockets = PassedSockets::take(&activation)
-        .context("cannot take the sockets that were handed over")?;
-    let is_activated = activation.sockets > 0;
     let checked = accelerator::check_switches().map_err(anyhow::Error::from);
     let served = checked
         .and_then(|()| lock::prepare(&paths))
@@ -42,10 +33,10 @@ pub fn serve(
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;
-            let served = runtime.block_on(run(paths, config, (activation, sockets), &mut ready));
+            let served = runtime.block_on(run(paths, config, &mut ready));
             runtime.shutdown_background();
             drop(lock);
-            match has_to_start_again(&served) && !is_activated {
+            match has_to_start_again(&served) {
                 true => Err(daemon_process::start_again().into()),
                 false => served,
             }
@@ -72,12 +63,7 @@ pub fn in_process_routes(runtime: &Runtime, paths: Paths) -> axum::Router {
     http::router(http::State::new(runtime.handle.clone(), daemon))
 }
 
-async fn run(
-    paths: Paths,
-    config: Config,
-    (activation, mut sockets): (SocketActivation, PassedSockets),
-    ready: &mut Option<File>,
-) -> anyhow::Result<()> {
+async fn run(paths: Paths, config: Config, ready: &mut Option<File>) -> anyhow::Result<()> {
     let started_at = SystemClock.now().wall;
     // `abide doctor` reports what the log says from this line on.
     tracing::info!(
@@ -92,16 +78,9 @@ async fn run(
     }
     let handle = runtime.handle.clone();
     let seal = Arc::new(mcp::Seal::new(load_seal_key(&paths.state.join("seal"))?));
-    publish_version(&paths, &activation)?;
-    let http_listener = listen(&paths.http_socket(), &mut sockets)?;
-    let mcp_listener = listen(&paths.mcp_socket(), &mut sockets)?;
-    if let Some(elsewhere) = sockets.unused() {
-        bail!(
-            "a socket was handed over that listens at {}, but clients look for {}",
-            elsewhere.display(),
-            paths.http_socket().display()
-        );
-    }
+    publish_version(&paths)?;
+    let http_listener = listen(&paths.http_socket())?;
+    let mcp_listener = listen(&paths.mcp_socket())?;
     let (tcp, tcp_listener) = open_tcp(&paths, handle.config().http).await;
     let daemon = http::Daemon {
         started_at,
@@ -124,7 +103,6 @@ async fn run(
     if let Some(mut ready) = ready.take() {
         write!(ready, "ready")?;
     }
-    socket_activation::notify_ready(&activation);
     tracing::info!(
         "abide {} is ready, process {}",
         env!("CARGO_PKG_VERSION"),
@@ -132,37 +110,22 @@ async fn run(
     );
     let ended = runtime.stopped().await;
     let _ = std::fs::remove_file(paths.http_address());
-    // With socket activation the parent process keeps listening on the sockets, and starts the next daemon.
-    if activation.sockets == 0 {
-        let _ = std::fs::remove_file(paths.http_socket());
-        let _ = std::fs::remove_file(paths.mcp_socket());
-    }
+    let _ = std::fs::remove_file(paths.http_socket());
+    let _ = std::fs::remove_file(paths.mcp_socket());
     tracing::info!("stopped; sessions go on");
     Ok(ended?)
 }
 
-/// Publishes the version of this daemon, so that a newer client may replace it. With socket activation the
-/// file is removed: the process that passed the sockets decides which program is started next.
-fn publish_version(paths: &Paths, activation: &SocketActivation) -> anyhow::Result<()> {
+/// Publishes the version of this daemon, so that a newer client may replace it.
+fn publish_version(paths: &Paths) -> anyhow::Result<()> {
     let path = paths.daemon_version();
-    let written = match activation.sockets {
-        0 => secret::write(&path, env!("CARGO_PKG_VERSION")),
-        _ => std::fs::remove_file(&path).or_else(|fault| match fault.kind() {
-            io::ErrorKind::NotFound => Ok(()),
-            _ => Err(fault),
-        }),
-    };
+    let written = secret::write(&path, env!("CARGO_PKG_VERSION"));
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Listens at `path`, or takes the passed socket that already listens there.
-fn listen(path: &Path, activation: &mut PassedSockets) -> anyhow::Result<tokio::net::UnixListener> {
-    let listener = match activation.at(path) {
-        Some(listener) => listener,
-        None => {
-            socket::listen(path).with_context(|| format!("cannot listen at {}", path.display()))?
-        }
-    };
+fn listen(path: &Path) -> anyhow::Result<tokio::net::UnixListener> {
+    let listener =
+        socket::listen(path).with_context(|| format!("cannot listen at {}", path.display()))?;
     listener.set_nonblocking(true)?;
     Ok(tokio::net::UnixListener::from_std(listener)?)
 }

@@ -11,7 +11,7 @@ use crate::cli::process_exit::Process;
 use crate::connect::{self, DaemonSocket};
 use crate::http;
 use crate::{daemon_process, serve};
-use abide_engine::config::{self, Config, Paths, SocketActivation};
+use abide_engine::config::{Config, Paths};
 
 pub fn serve(paths: Paths, background: bool) -> Result<(), CliError> {
     let ready = background
@@ -45,11 +45,7 @@ pub fn serve(paths: Paths, background: bool) -> Result<(), CliError> {
             }
         })
         .map_err(own)?;
-    let activation = match background {
-        true => SocketActivation::default(),
-        false => config::socket_activation(),
-    };
-    serve::serve(paths, config, activation, ready).map_err(|fault| own(format!("{fault:#}")))
+    serve::serve(paths, config, ready).map_err(|fault| own(format!("{fault:#}")))
 }
 
 /// Stops the daemon and waits until its process has exited. Succeeds if no daemon is running.
@@ -75,8 +71,6 @@ pub fn stop_quietly(paths: &Paths) -> Result<(), CliError> {
 
 /// Stops the running daemon and waits until its process has exited.
 fn stop_running(paths: &Paths) -> Result<(), CliError> {
-    // The pid comes from the daemon's status: the peer of the socket may be the process that opened it
-    // for the daemon.
     let status = http::daemon_status(&paths.http_socket());
     let pid = status
         .ok()

@@ -281,7 +281,7 @@ impl Front {
         if !self.is_idle() {
             return None;
         }
-        let link = connect::connect_started(&self.paths, DaemonSocket::Mcp);
+        let link = connect::connect_current(&self.paths, DaemonSocket::Mcp);
         link.and_then(|link| self.replay_state(link)).ok()
     }
 

@@ -74,6 +74,28 @@ fn debug_log_follows_a_call_and_its_session() {
 }
 
 #[test]
+fn commands_do_not_inherit_variables_of_the_service_manager() {
+    let abide = Abide::new();
+    let names = [
+        "NOTIFY_SOCKET",
+        "LISTEN_PID",
+        "LISTEN_FDS",
+        "LISTEN_FDNAMES",
+    ];
+    let mut status = abide.command(["status"]);
+    let started = status.envs(names.map(|name| (name, "1"))).output().unwrap();
+    assert!(started.status.success(), "{started:?}");
+    let call = "<tool name=\"shell\"><command>env</command></tool>";
+    std::fs::write(abide.path("text"), call).unwrap();
+    let called = abide.json(["call", "--json", "text"]);
+    let env = called["result"]["text"].as_str().unwrap();
+    assert!(env.contains("STATUS: SUCCESS"), "{env}");
+    for name in names {
+        assert!(!env.contains(name), "{env}");
+    }
+}
+
+#[test]
 fn commands_run_with_every_accelerator_switched_off() {
     let abide = Abide::new();
     let off = "keeper_pool, ext4_placement,repeat_fast_path,prepared_statements";

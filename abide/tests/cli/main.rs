@@ -1,7 +1,6 @@
 //! Tests of the command line as people and scripts use it: the real program, a real daemon, real child processes, and
 //! a pseudo-terminal where the program needs one.
 
-mod activation;
 mod answer;
 mod attach;
 #[path = "../common/mod.rs"]

@@ -403,15 +403,6 @@ pub fn colour_enabled() -> bool {
     env::var_os("NO_COLOR").is_none_or(|said| said.is_empty())
 }
 
-/// Sockets and notification socket that a service manager passes to the daemon.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SocketActivation {
-    /// Number of sockets, from descriptor 3 on.
-    pub sockets: i32,
-    /// Socket for the readiness notification.
-    pub notify: Option<PathBuf>,
-}
-
 /// Variables of the service manager, meant for this process alone.
 const SERVICE_MANAGER_VARIABLES: [&str; 4] = [
     "LISTEN_PID",
@@ -419,19 +410,6 @@ const SERVICE_MANAGER_VARIABLES: [&str; 4] = [
     "LISTEN_FDNAMES",
     "NOTIFY_SOCKET",
 ];
-
-/// Socket activation of this process, from its environment.
-pub fn socket_activation() -> SocketActivation {
-    let number = |name: &str| env::var(name).ok()?.parse::<u32>().ok();
-    let ours = number("LISTEN_PID") == Some(std::process::id());
-    let sockets = number("LISTEN_FDS").filter(|_| ours);
-    SocketActivation {
-        sockets: sockets
-            .and_then(|count| i32::try_from(count).ok())
-            .unwrap_or(0),
-        notify: env::var_os("NOTIFY_SOCKET").map(PathBuf::from),
-    }
-}
 
 /// Environment that commands inherit if their caller brings none.
 pub fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {

@@ -85,7 +85,7 @@ fn containment(wanted: Containment) -> Finding {
         (Containment::Auto, Err(why)) => Finding::warning(
             topic,
             format!("subreaper, since {why}"),
-            "start it with systemd (`systemctl --user enable --now abide.socket`) to get control groups",
+            "start it with systemd (`systemctl --user enable --now abide.service`) to get control groups",
         ),
     }
 }
