@@ -24,11 +24,11 @@ FOREIGN = HERE / "foreign-architecture"
 
 def main():
     packages = Path(sys.argv[1]).resolve()
-    tests = [archive, npm, claude_plugin, wheel, desktop_bundle, debian, crates, registry_entry, bill_of_materials]
+    tests = [archive, npm, claude_plugin, wheel, desktop_bundle, debian, container, crates, registry_entry, bill_of_materials]
     for test in tests:
         with tempfile.TemporaryDirectory(prefix="abide-package-") as empty:
-            test(packages, Path(empty))
-        print(f"{test.__name__}: {test.__doc__}")
+            skipped = test(packages, Path(empty))
+        print(f"{test.__name__}: {skipped or test.__doc__}")
 
 
 def archive(packages, empty):
@@ -82,9 +82,19 @@ def desktop_bundle(packages, empty):
 def debian(packages, empty):
     """the Debian package was installed into a root of its own, ran and was removed"""
     if shutil.which("dpkg") is None:
-        return
-    architecture = subprocess.check_output(["dpkg", "--print-architecture"], text=True).strip()
-    run([HERE / "test-deb", one(packages, f"abide_*_{architecture}.deb")])
+        return "skipped, since it needs dpkg"
+    run([HERE / "test-deb", one(packages, f"abide_*_{debian_architecture()}.deb")])
+
+
+def container(packages, empty):
+    """the image of the Containerfile was built from the Debian package; abide ran in it"""
+    if shutil.which("buildah") is None or os.geteuid() != 0:
+        return "skipped, since it needs buildah and root"
+    run([HERE / "test-container", one(packages, f"abide_*_{debian_architecture()}.deb")])
+
+
+def debian_architecture():
+    return subprocess.check_output(["dpkg", "--print-architecture"], text=True).strip()
 
 
 def crates(packages, empty):
