@@ -4,6 +4,7 @@
 FOLDER holds what packaging/package.py, packaging/deb and packaging/crates have made.
 """
 
+import itertools
 import json
 import os
 import shlex
@@ -58,7 +59,7 @@ def claude_plugin(packages, empty):
     unzip(one(packages, "abide-*-claude-plugin.zip"), empty / "plugin")
     json.loads((empty / "plugin/.claude-plugin/plugin.json").read_text())["name"]
     server = json.loads((empty / "plugin/.mcp.json").read_text())["mcpServers"]["abide"]
-    expect_call([server["command"], *server["args"]], empty)
+    expect_call([server["command"], *server["args"]], empty, agent="claude-code")
 
 
 def wheel(packages, empty):
@@ -76,7 +77,7 @@ def desktop_bundle(packages, empty):
     server = json.loads((empty / "manifest.json").read_text())["server"]
     assert (empty / server["entry_point"]).is_file(), server
     words = [server["mcp_config"]["command"], *server["mcp_config"]["args"]]
-    expect_call([word.replace("${__dirname}", str(empty)) for word in words], empty)
+    expect_call([word.replace("${__dirname}", str(empty)) for word in words], empty, agent="claude-desktop")
 
 
 def debian(packages, empty):
@@ -165,8 +166,8 @@ def whole_path(runner, binary, empty):
     expect_call([*runner, binary, "mcp"], empty)
 
 
-def expect_call(server, folder):
-    """Starts an MCP server and calls its tool `shell`."""
+def expect_call(server, folder, agent="default"):
+    """Starts an MCP server and calls its tool `shell`, which makes a session of this agent."""
     requests = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "package-test", "version": "1"}}},
@@ -175,6 +176,8 @@ def expect_call(server, folder):
             "name": "shell", "arguments": {"command": "echo installed-$((40 + 2))"}}},
     ]
     environment = private(folder)
+    # The program itself, whichever way it was installed.
+    abide = list(itertools.takewhile(lambda word: word != "mcp", map(str, server)))
     process = subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=folder)
     try:
         for request in requests:
@@ -182,14 +185,16 @@ def expect_call(server, folder):
         process.stdin.flush()
         answers = iter(process.stdout.readline, "")
         answer = next(found for line in answers if (found := json.loads(line)).get("id") == 2)
+        listed = subprocess.check_output([*abide, "ps", "--all", "--json"], env=environment, cwd=folder)
     finally:
         process.stdin.close()
         process.wait(timeout=60)
-        # Ends the daemon of this folder, whichever way the program was installed.
-        words = [word for word in map(str, server) if word != "mcp"]
-        subprocess.run([*words, "stop"], env=environment, cwd=folder, stdout=subprocess.DEVNULL, timeout=120)
+        # Ends the daemon of this folder.
+        subprocess.run([*abide, "stop"], env=environment, cwd=folder, stdout=subprocess.DEVNULL, timeout=120)
     text = answer["result"]["content"][0]["text"]
     assert "installed-42" in text, f"{shlex.join(map(str, server))} answered {answer}"
+    agents = [session["agent"] for session in json.loads(listed)["sessions"]]
+    assert agent in agents, agents
 
 
 def expect_output(words, wanted):
