@@ -122,6 +122,14 @@ impl<'a> BlockParser<'a> {
             let known: Vec<&str> = tools::all().iter().map(|tool| tool.name).collect();
             let name = tools::shown(&name);
             let known = known.join(", ");
+            if let Some(meant) = meant_tool(&name) {
+                return self.error(
+                    line,
+                    format!(
+                        "there is no tool '{name}'; did you mean '{meant}'? The tools are {known}"
+                    ),
+                );
+            }
             if !empty {
                 let end = self.rest().find("</tool>");
                 self.at += end.map_or(self.rest().len(), |end| end + "</tool>".len());
@@ -290,6 +298,14 @@ fn first_field(tool: &ToolDescription) -> String {
     fields
         .and_then(|fields| fields.keys().next().cloned())
         .unwrap_or_default()
+}
+
+/// Tool that a misspelled name probably means. A name that differs more is that of another host's tool.
+fn meant_tool(name: &str) -> Option<&'static str> {
+    let names = tools::all().iter().map(|tool| tool.name);
+    // One letter of a short name, two of a long one.
+    let is_near = |tool: &&str| strsim::osa_distance(name, tool) <= tool.len().min(8) / 4;
+    names.into_iter().find(is_near)
 }
 
 /// Value of `name="…"`, if the text contains nothing else.
@@ -491,6 +507,34 @@ mod tests {
         assert_eq!(tools, ["read_timer", "read_messages"]);
         assert_eq!(parsed.foreign.len(), 1);
         assert_eq!(parsed.foreign[0].line, 2);
+    }
+
+    #[test]
+    fn misspelled_tool_beside_a_good_one_is_an_error() {
+        let text = |name: &str| format!("<tool name='read_timer'/>\n<tool name='{name}'></tool>");
+        for (name, meant) in [
+            ("tiner", "timer"),
+            ("Shell", "shell"),
+            ("shlel", "shell"),
+            ("execute-comand", "execute_command"),
+            ("read_mesages", "read_messages"),
+        ] {
+            wrong(
+                &text(name),
+                2,
+                &format!("no tool '{name}'; did you mean '{meant}'?"),
+            );
+        }
+        for name in [
+            "read_file",
+            "list_files",
+            "bash",
+            "sleep",
+            "set_timer",
+            "use_mcp_tool",
+        ] {
+            assert_eq!(parse(&text(name)).expect(name).foreign.len(), 1, "{name}");
+        }
     }
 
     #[test]

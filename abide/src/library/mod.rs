@@ -98,7 +98,7 @@ impl Abide {
 
     /// Runs the tool blocks in a text, in order, as an agent without function calling writes them. A refused
     /// block yields a result too, so that the author of the text can read the reason. A block with a tool of another host
-    /// is passed over if the text has a block of abide's too.
+    /// is passed over if the text has a block of abide's too; a misspelled name of a tool of abide is an error.
     ///
     /// ```no_run
     /// # async fn example(abide: abide::Abide) -> Result<(), abide::Error> {

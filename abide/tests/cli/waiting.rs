@@ -162,6 +162,7 @@ fn call_runs_all_blocks_or_none() {
     for (bad, line) in [
         ("<tool name=\"shell\">\n<colour>red</colour></tool>", 5),
         ("<tool name=\"shell\">\n<command>true</command>", 4),
+        ("<tool name=\"tiner\"></tool>", 4),
     ] {
         let (code, said) = call(&(shell("touch ran") + bad));
         assert_eq!(code, 2, "{said}");
