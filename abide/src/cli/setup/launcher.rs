@@ -11,7 +11,7 @@ const PACKAGE: &str = "abide-mcp";
 /// Programs that fetch a package into a cache and run it: a part of the path of their cache, the program, its arguments.
 const PACKAGE_RUNNERS: [(&str, &str, &[&str]); 2] = [
     ("/_npx/", "npx", &["-y", PACKAGE]),
-    ("/uv/", "uvx", &[PACKAGE]),
+    ("/archive-v0/", "uvx", &[PACKAGE]),
 ];
 
 /// The words of a client's entry that come before the arguments of abide.
@@ -84,12 +84,18 @@ mod tests {
         let uvx = Launcher::of("/home/me/.cache/uv/archive-v0/xyz/bin/abide-mcp");
         assert_eq!((uvx.command.as_str(), uvx.args.len()), ("uvx", 1));
         assert!(npx.starts_abide() && uvx.starts_abide());
-        let installed = Launcher::of("/usr/bin/abide");
-        assert_eq!(
-            (installed.command.as_str(), installed.args.len()),
-            ("/usr/bin/abide", 0)
-        );
-        assert!(installed.starts_abide() && !installed.is_package_runner());
+        for path in [
+            "/usr/bin/abide",
+            "/home/me/.local/share/uv/tools/abide-mcp/bin/abide-mcp",
+            "/home/me/src/uv/target/abide",
+        ] {
+            let installed = Launcher::of(path);
+            assert_eq!(
+                (installed.command.as_str(), installed.args.len()),
+                (path, 0)
+            );
+            assert!(installed.starts_abide() && !installed.is_package_runner());
+        }
         assert!(!Launcher::of("/usr/bin/other").starts_abide());
     }
 }
