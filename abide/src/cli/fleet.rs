@@ -75,16 +75,22 @@ pub fn leave(paths: &Paths) -> Result<u8, CliError> {
     Ok(0)
 }
 
-/// Sets the labels of this machine.
+/// Sets the labels of this machine, or shows them.
 pub fn label(paths: &Paths, args: MachineLabelArgs) -> Result<u8, CliError> {
-    change_config(paths, |document| {
-        let labels: Array = args.labels.iter().map(String::as_str).collect();
-        document["labels"] = value(labels);
-    })?;
-    restart(paths)?;
-    match args.labels.is_empty() {
-        true => outln!("This machine has no labels now."),
-        false => outln!("Labels of this machine: {}.", args.labels.join(", ")),
+    let labels = match args.labels.is_empty() && !args.none {
+        true => load(paths)?.labels,
+        false => {
+            change_config(paths, |document| {
+                let labels: Array = args.labels.iter().map(String::as_str).collect();
+                document["labels"] = value(labels);
+            })?;
+            restart(paths)?;
+            args.labels
+        }
+    };
+    match labels.is_empty() {
+        true => outln!("This machine has no labels."),
+        false => outln!("Labels of this machine: {}.", labels.join(", ")),
     }
     Ok(0)
 }

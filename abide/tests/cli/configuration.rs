@@ -1,4 +1,4 @@
-//! Configuration that is changed while the daemon runs.
+//! Configuration: changed while the daemon runs, and commands that show, test or change it.
 
 use rustix::process::{Pid, Signal};
 
@@ -89,4 +89,24 @@ fn sighup_does_not_end_the_daemon() {
     let daemon = Pid::from_raw(pid).expect("a pid");
     rustix::process::kill_process(daemon, Signal::HUP).expect("it runs");
     assert_eq!(abide.pid(), pid);
+}
+
+#[test]
+fn labels_are_shown_without_arguments_and_removed_by_none() {
+    let abide = Abide::with_config("labels = [\"linux\"]\n");
+    let label = |words: &[&str]| {
+        let output = abide.output(["machine", "label"].iter().chain(words));
+        assert!(output.status.success(), "{output:?}");
+        text(&output.stdout)
+    };
+    let config = || std::fs::read_to_string(abide.path("abide/config.toml")).unwrap();
+    assert_eq!(label(&[]), "Labels of this machine: linux.\n");
+    assert_eq!(config(), "labels = [\"linux\"]\n");
+    assert_eq!(
+        label(&["gpu", "big"]),
+        "Labels of this machine: gpu, big.\n"
+    );
+    assert_eq!(label(&[]), "Labels of this machine: gpu, big.\n");
+    assert_eq!(label(&["--none"]), "This machine has no labels.\n");
+    assert_eq!(config(), "labels = []\n");
 }

@@ -57,12 +57,15 @@ pub enum MachineCommand {
     Revoke(MachineActArgs),
 }
 
-/// Set the labels of this machine, by which others can choose it
+/// Show or set the labels of this machine, by which others can choose it
 #[derive(Debug, Args)]
 pub struct MachineLabelArgs {
-    /// Labels; none removes all
+    /// Labels that replace those of this machine. Without any, the labels are shown
     #[arg(value_name = "LABEL")]
     pub labels: Vec<String>,
+    /// Remove all labels
+    #[arg(long, conflicts_with = "labels")]
+    pub none: bool,
 }
 
 #[derive(Debug, Args)]
