@@ -123,6 +123,14 @@ fn test_command(store: &PolicyStore, test: &PolicyTestArgs) -> Result<u8, CliErr
         .map_or_else(|| here.clone(), |folder| here.join(folder));
     let command = match test.command.as_slice() {
         [line] => line.clone(),
+        [line, next, ..] if line.contains(char::is_whitespace) => {
+            return Err(CliError::new(format!(
+                "'{}' after a whole command line would be a word of the command",
+                one_line(next)
+            ))
+            .next("options come before the command: `abide policy test --json 'git push'`")
+            .code(2));
+        }
         words => words
             .iter()
             .map(|word| quoted(word.as_ref()))
@@ -135,6 +143,7 @@ fn test_command(store: &PolicyStore, test: &PolicyTestArgs) -> Result<u8, CliErr
     if test.json.json {
         show::typed(&rules::tested(&command, &judged));
     } else {
+        outln!("Command: {}", one_line(&command));
         print_judged(&judged);
     }
     Ok(match judged.decision.action {

@@ -110,3 +110,23 @@ fn labels_are_shown_without_arguments_and_removed_by_none() {
     assert_eq!(label(&["--none"]), "This machine has no labels.\n");
     assert_eq!(config(), "labels = []\n");
 }
+
+#[test]
+fn policy_test_refuses_options_after_a_command_line() {
+    let abide = Abide::new();
+    let test = |words: &[&str]| abide.output(["policy", "test"].iter().chain(words));
+    let refused = test(&["git push --force", "--json"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert_eq!(text(&refused.stdout), "");
+    let why = text(&refused.stderr);
+    assert!(why.contains("options come before the command"), "{why}");
+    let judged = test(&["--json", "git push --force"]);
+    assert_eq!(judged.status.code(), Some(3), "{judged:?}");
+    let judged = test(&["git", "push", "--force", "a b"]);
+    assert_eq!(judged.status.code(), Some(3), "{judged:?}");
+    let said = text(&judged.stdout);
+    assert!(
+        said.starts_with("Command: git push --force 'a b'\nask: "),
+        "{said}"
+    );
+}
