@@ -32,6 +32,11 @@ impl CliError {
         }
     }
 
+    /// The sentence, without the next step.
+    pub fn sentence(&self) -> &str {
+        &self.sentence
+    }
+
     /// Adds the next step.
     pub fn next(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());

@@ -69,7 +69,7 @@ const COMMANDS: [(&str, Schema); 54] = [
     ("open", printed::<Link>),
     ("status", printed::<Status>),
     ("top", printed::<cli::Top>),
-    ("setup", printed::<cli::Setup>),
+    ("setup", lines::<cli::SetupOutput>),
     ("doctor", printed::<cli::DoctorOutput>),
     ("stop", printed::<cli::Stopped>),
     ("version", printed::<cli::Version>),

@@ -102,6 +102,10 @@ fn other_commands_print_json_of_their_schema() {
     let abide = Abide::new();
     check(&abide, "setup", &["codex"]);
     check(&abide, "setup", &["codex", "--yes"]);
+    std::fs::create_dir(abide.path("home/.cursor")).unwrap();
+    std::fs::write(abide.path("home/.cursor/mcp.json"), "{broken").unwrap();
+    let failed = check(&abide, "setup", &["--print"]);
+    assert_eq!(failed["client"], "cursor", "{failed}");
     check(&abide, "doctor", &[]);
     check(&abide, "status", &[]);
     check(&abide, "open", &[]);

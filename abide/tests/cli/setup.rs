@@ -506,19 +506,20 @@ fn without_a_client_every_installed_one_is_set_up() {
     std::fs::create_dir_all(home(&abide, ".gemini")).unwrap();
     let output = bare(&["--yes", "--json"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(text(&output.stderr).contains(".cursor/mcp.json was not changed"));
     let facts: Vec<Value> = text(&output.stdout)
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let written = |client: &str| json!([client, client, true]);
-    let facts = facts
-        .iter()
-        .map(|fact| json!([fact["client"], fact["agent"], fact["written"]]));
-    assert_eq!(
-        facts.collect::<Vec<_>>(),
-        [written("claude-code"), written("gemini")]
-    );
+    let clients: Vec<&Value> = facts.iter().map(|fact| &fact["client"]).collect();
+    assert_eq!(clients, ["claude-code", "cursor", "gemini"]);
+    for fact in [&facts[0], &facts[2]] {
+        assert_eq!(
+            [&fact["agent"], &fact["written"]],
+            [&fact["client"], &json!(true)]
+        );
+    }
+    let why = facts[1]["error"].as_str().unwrap();
+    assert!(why.contains(".cursor/mcp.json was not changed"), "{why}");
     for file in [".claude.json", ".gemini/settings.json"] {
         assert!(read(&home(&abide, file)).contains("\"abide\""), "{file}");
     }

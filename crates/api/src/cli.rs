@@ -154,6 +154,21 @@ pub struct Setup {
     pub files: Vec<Value>,
 }
 
+/// `setup` of one client, or why it failed where several are set up.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+pub enum SetupOutput {
+    Setup(Setup),
+    Failed(FailedSetup),
+}
+
+/// Client that `setup` without a client could not set up.
+#[derive(JsonSchema)]
+pub struct FailedSetup {
+    pub client: String,
+    pub error: String,
+}
+
 /// `doctor`
 #[derive(JsonSchema)]
 pub struct Doctor {

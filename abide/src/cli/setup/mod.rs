@@ -55,7 +55,10 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
         }
         // A file of one client that cannot be changed does not keep the others from being set up.
         code = code.max(setup_client(client, args, paths).unwrap_or_else(|error| {
-            errln!("{error}");
+            match args.json.json {
+                true => show::json(&json!({"client": client.word(), "error": error.sentence()})),
+                false => errln!("{error}"),
+            }
             error.code
         }));
     }
