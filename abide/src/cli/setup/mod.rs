@@ -572,7 +572,12 @@ impl Change {
         if !is_in.map_err(|fault| self.unreadable(&fault))? {
             return Ok(self);
         }
-        let backup = self.backup_text()?;
+        let copy = self.backup_text()?;
+        if copy.is_some() {
+            self.backup_action = BackupAction::Remove;
+        }
+        // A copy with entries of setup was made between two runs of setup; it is not the state before.
+        let backup = copy.filter(|text| !self.edit.is_from_setup(text).unwrap_or(false));
         let added = self.edit.apply(backup.as_deref().unwrap_or_default());
         let untouched = added.is_ok_and(|added| added == self.text());
         self.after = match (untouched, &backup) {
@@ -586,9 +591,6 @@ impl Change {
                 (!needless).then_some(rest)
             }
         };
-        if backup.is_some() {
-            self.backup_action = BackupAction::Remove;
-        }
         Ok(self)
     }
 
