@@ -621,6 +621,27 @@ fn waker_is_added_if_asked_for_and_removed_with_the_client() {
 }
 
 #[test]
+fn later_setup_and_undo_are_for_the_agent_of_the_first() {
+    for client in ["claude-code", "codex"] {
+        let abide = Abide::new();
+        let config = abide.path("abide/config.toml");
+        let with = ["--agent", "my agent", "--waker", "--yes"];
+        let said = done(&abide, &[&[client][..], &with].concat());
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        for option in ["--approve", "--undo", "--sandbox workspace-write"] {
+            let hint = format!("run `abide setup {client} --agent 'my agent' {option}`.");
+            assert!(said.contains(&hint), "{hint}: {said}");
+        }
+        let said = done(&abide, &[client, "--sandbox", "workspace-write", "--yes"]);
+        assert!(said.contains("is set up as agent my agent."), "{said}");
+        let entry = "[[sandbox.for]]\nagent = \"my agent\"\n";
+        assert!(read(&config).contains(entry), "{}", read(&config));
+        done(&abide, &[client, "--undo", "--yes"]);
+        assert!(!config.exists(), "{}", read(&config));
+    }
+}
+
+#[test]
 fn person_is_not_asked_about_what_is_set_up_already() {
     for client in ["claude-code", "codex"] {
         let abide = Abide::new();

@@ -23,7 +23,7 @@ Exit codes: 0 done or nothing to do, 1 a change was not written.";
 /// Add abide to the configuration of your clients
 #[derive(Debug, Args)]
 #[command(after_help = SETUP_HELP)]
-#[command(mut_arg("agent", |agent| agent.help("Name of the client's agent [default: the name of the client]")))]
+#[command(mut_arg("agent", |agent| agent.help("Name of the client's agent [default: that of an earlier setup, else the name of the client]")))]
 pub struct SetupArgs {
     /// Client; without it, every client that is installed
     pub client: Option<ClientName>,

@@ -114,6 +114,14 @@ impl ClientName {
         }
     }
 
+    /// Agent that an earlier setup has written to the file, else the name of the client.
+    pub fn agent_of_setup(self, project: Option<&Path>) -> String {
+        // A file that cannot be read or parsed is reported when it is read for the change.
+        let text = replace_file::read(&self.file(project)).ok().flatten();
+        let found = text.and_then(|text| self.format().agent_of_setup(&text).ok().flatten());
+        found.unwrap_or_else(|| self.word().to_owned())
+    }
+
     /// Format of the configuration file.
     pub fn format(self) -> ConfigFormat {
         match self {
@@ -355,20 +363,21 @@ impl ConfigFormat {
         }))
     }
 
-    /// Returns `true` if the entry for abide has the arguments that setup writes.
-    pub fn is_from_setup(self, text: &str) -> Result<bool, EditError> {
+    /// Agent of the entry for abide, if the entry has the arguments that setup writes.
+    pub fn agent_of_setup(self, text: &str) -> Result<Option<String>, EditError> {
         let Some(found) = self.server(text)? else {
-            return Ok(false);
+            return Ok(None);
         };
         let args = found.args.unwrap_or_default();
-        let Some((before, [mcp, agent, _])) = args.split_last_chunk() else {
-            return Ok(false);
+        let Some((before, [mcp, option, agent])) = args.split_last_chunk() else {
+            return Ok(None);
         };
         let launcher = Launcher {
             command: found.command.unwrap_or_default(),
             args: before.to_vec(),
         };
-        Ok(mcp == "mcp" && agent == "--agent" && launcher.starts_abide())
+        let is_ours = mcp == "mcp" && option == "--agent" && launcher.starts_abide();
+        Ok(is_ours.then(|| agent.clone()))
     }
 
     /// Text with the entry for abide.

@@ -17,6 +17,7 @@ use super::args::{ClientName, SetupArgs, SetupSandbox};
 use super::error::CliError;
 use super::show::{self, errln, outln};
 use crate::cli::replace_file;
+use crate::http::run_request::quoted;
 use abide_engine::config::{Config, Paths, SandboxMode, WakerKind, home};
 use clients::{ConfigFormat, ServerEntry};
 use created_folders::CreatedFolders;
@@ -75,8 +76,11 @@ fn listed(names: &[&str]) -> String {
 }
 
 fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
-    let agent = args.agent.name();
-    let agent = agent.unwrap_or_else(|| client.word().to_owned());
+    let project = project(args)?;
+    let agent = match args.agent.name() {
+        Some(name) => name,
+        None => client.agent_of_setup(project.as_deref()),
+    };
     if agent.chars().any(char::is_control) {
         return Err(CliError::new("an agent name must not contain control characters").code(2));
     }
@@ -214,6 +218,14 @@ fn has_waker(client: ClientName, agent: &str, config: &Config) -> bool {
     wakers.any(|waker| is_of_client(&waker.kind) && (waker.agent == "*" || waker.agent == agent))
 }
 
+/// Folder of the project whose configuration is changed; `None`: that of the user is.
+fn project(args: &SetupArgs) -> Result<Option<PathBuf>, CliError> {
+    Ok(match args.project {
+        true => Some(std::env::current_dir()?),
+        false => None,
+    })
+}
+
 /// Edits to make, each with its file.
 fn edits(
     client: ClientName,
@@ -222,10 +234,7 @@ fn edits(
     agent: &str,
     choices: Choices,
 ) -> Result<Vec<(PathBuf, Edit)>, CliError> {
-    let project = match args.project {
-        true => Some(std::env::current_dir()?),
-        false => None,
-    };
+    let project = project(args)?;
     let without_approval = choices.without_approval;
     let launcher = Launcher::of(&program()?);
     let server = client.server(&launcher, agent, args.project, without_approval);
@@ -322,7 +331,7 @@ impl Edit {
     /// or program.
     fn is_from_setup(&self, text: &str) -> Result<bool, EditError> {
         match self {
-            Edit::Server(format, _) => format.is_from_setup(text),
+            Edit::Server(format, _) => Ok(format.agent_of_setup(text)?.is_some()),
             Edit::Permission => clients::has_permission(text),
             Edit::Own(own) => own.is_in(text),
         }
@@ -456,15 +465,27 @@ fn print_result(
         for change in changes.iter().filter(|change| change.backup().exists()) {
             outln!("Copy of the original file: {}", change.backup().display());
         }
-        let project = if args.project { " --project" } else { "" };
-        let (abide, word) = (Launcher::for_people(), client.word());
         if client.approval_question().is_some() && !choices.without_approval {
             print_wrapped(&format!(
-                "To let {title} call the tools of abide without asking you each time, run `{abide} setup {word}{project} --approve`."
+                "To let {title} call the tools of abide without asking you each time, run `{}`.",
+                next_setup(client, args, agent, "--approve")
             ));
         }
-        outln!("To remove abide from {title}, run `{abide} setup {word}{project} --undo`.");
+        let undo = next_setup(client, args, agent, "--undo");
+        outln!("To remove abide from {title}, run `{undo}`.");
     }
+}
+
+/// Command line of a further setup of the same client and agent.
+fn next_setup(client: ClientName, args: &SetupArgs, agent: &str, option: &str) -> String {
+    let mut line = format!("{} setup {}", Launcher::for_people(), client.word());
+    if args.project {
+        line.push_str(" --project");
+    }
+    if agent != client.word() {
+        line.push_str(&format!(" --agent {}", quoted(agent.as_ref())));
+    }
+    format!("{line} {option}")
 }
 
 /// Says that commands run without a sandbox, if they do, and how to switch it on.
@@ -477,16 +498,10 @@ fn print_sandbox(
     // A configuration that cannot be parsed is reported by the daemon and by `abide doctor`.
     let config = Config::load(&paths.config).unwrap_or_default();
     if is_sandbox_off(&config, agent, &std::env::current_dir()?) {
-        let mut again = format!("{} setup {}", Launcher::for_people(), client.word());
-        if args.project {
-            again.push_str(" --project");
-        }
-        if agent != client.word() {
-            again.push_str(&format!(" --agent {agent}"));
-        }
         print_wrapped(&format!(
-            "Commands that {} runs through abide have no sandbox. To switch it on, run `{again} --sandbox workspace-write`.",
-            client.title()
+            "Commands that {} runs through abide have no sandbox. To switch it on, run `{}`.",
+            client.title(),
+            next_setup(client, args, agent, "--sandbox workspace-write")
         ));
     }
     Ok(())
