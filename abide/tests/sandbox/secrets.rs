@@ -24,6 +24,8 @@ fn secrets_of_the_home_folder_look_empty_by_every_path() {
             ".pgpass",
             ".cache/huggingface/token",
             ".config/containers/auth.json",
+            ".pulumi/credentials.json",
+            ".codex/history.jsonl",
         ] {
             user.write(&format!("home/{name}"), SECRET);
         }
@@ -37,7 +39,7 @@ fn secrets_of_the_home_folder_look_empty_by_every_path() {
             "cat ~/.ssh/id_ed25519 ~/.aws/credentials ~/.aws//credentials ~/./.aws/credentials \
              $HOME/../home/.aws/credentials link/credentials ~/.netrc ~/.git-credentials ~/.npmrc ~/.bash_history \
              /proc/self/root$HOME/.aws/credentials ~/.claude/.credentials.json ~/.docker/config.json ~/keys/other \
-             ~/.pgpass ~/.cache/huggingface/token ~/.config/containers/auth.json; \
+             ~/.pulumi/* ~/.codex/history.jsonl ~/.pgpass ~/.cache/huggingface/token ~/.config/containers/auth.json; \
              find ~ -name 'id_*'; grep -r horse $ROOT; tar c ~ | grep -a horse; ls -A ~/.aws ~/.gnupg",
         );
         assert!(!text.text.contains("horse"), "51, 52, 53: {text:?}");
@@ -57,6 +59,39 @@ fn secrets_of_the_home_folder_look_empty_by_every_path() {
             &["busy", "Read-only"],
         );
         assert_eq!(user.read("home/.netrc"), SECRET);
+    });
+}
+
+#[test]
+fn settings_of_build_tools_are_hidden_only_with_a_secret() {
+    as_each_user(|user| {
+        for (name, plain, secret) in [
+            (".npmrc", "registry=https://r", "//r/:_password=horse"),
+            (".yarnrc.yml", "nodeLinker: pnp", "npmAuthToken: horse"),
+            (".m2/settings.xml", "<mirror>", "<password>horse</password>"),
+            (
+                ".gradle/gradle.properties",
+                "org.gradle.daemon=false",
+                "mavenPassword=horse",
+            ),
+            (
+                ".nuget/NuGet/NuGet.Config",
+                "<add key=\"a\"/>",
+                "ClearTextPassword horse",
+            ),
+            (
+                ".bundle/config",
+                "BUNDLE_PATH: \"vendor\"",
+                "BUNDLE_GEMS__EXAMPLE__COM: \"a:horse\"",
+            ),
+            (".pip/pip.conf", "[global]", "index-url = https://a:horse@r"),
+        ] {
+            let (in_home, shown) = (format!("home/{name}"), format!("cat ~/{name}"));
+            user.write(&in_home, plain);
+            assert_eq!(user.works("51", &shown), plain, "51: {name}");
+            user.write(&in_home, &format!("{plain}\n{secret}\n"));
+            assert_eq!(user.works("51", &shown), "", "51: {name}");
+        }
     });
 }
 

@@ -457,6 +457,7 @@ fn hidden(plan: &Plan) -> Vec<PathBuf> {
     let mut all = paths::secrets_in_home(&plan.home);
     all.extend(paths::hidden_of_system(&plan.workspace.path));
     all.extend(plan.hide.iter().chain(&plan.own).cloned());
+    all.extend(paths::hidden_with_token(&plan.home));
     all.retain(|path| rules::exists(path));
     all
 }
@@ -464,13 +465,6 @@ fn hidden(plan: &Plan) -> Vec<PathBuf> {
 /// Covers secrets and the folders of abide itself.
 fn hide(plan: &Plan, hidden: &[PathBuf], covers: &Covers) -> Result<(), Fault> {
     hide_keys(plan, covers)?;
-    for (name, token) in paths::HIDDEN_WITH_TOKEN {
-        let path = plan.home.join(name);
-        let holds = fs::read_to_string(&path).is_ok_and(|text| text.contains(token));
-        if holds {
-            covers.hide(&path)?;
-        }
-    }
     hidden.iter().try_for_each(|path| covers.hide(path))
 }
 

@@ -98,8 +98,7 @@ fn hidden(plan: &Plan) -> Vec<PathBuf> {
     all.extend(paths::hidden_of_system(&plan.workspace.path));
     all.push("/dev".into());
     all.extend(plan.hide.iter().chain(&plan.own).cloned());
-    let with_token = paths::HIDDEN_WITH_TOKEN.map(|(name, _)| plan.home.join(name));
-    all.extend(with_token);
+    all.extend(paths::may_hold_token(&plan.home));
     let targets: Vec<PathBuf> = all
         .iter()
         .filter_map(|path| path.canonicalize().ok())

@@ -122,7 +122,7 @@ pub const NEEDED_OF_RUN: [&str; 6] = [
 ];
 
 /// Secrets in the home folder.
-const SECRETS: [&str; 81] = [
+const SECRETS: [&str; 125] = [
     ".gnupg",
     ".aws",
     ".azure",
@@ -204,11 +204,95 @@ const SECRETS: [&str; 81] = [
     "snap/chromium",
     ".sqlite_history",
     ".rediscli_history",
+    ".config/google-chrome-beta",
+    ".config/google-chrome-unstable",
+    ".librewolf",
+    ".zen",
+    ".waterfox",
+    ".config/pypoetry/auth.toml",
+    ".local/share/uv/credentials",
+    ".pulumi",
+    ".config/helm/registry",
+    ".minikube",
+    ".config/vercel",
+    ".local/share/com.vercel.cli",
+    ".config/.wrangler",
+    ".wrangler",
+    ".supabase",
+    ".config/ngrok",
+    ".ngrok2",
+    ".cloudflared",
+    ".config/hcloud",
+    ".config/scw",
+    ".config/argocd",
+    ".talos",
+    ".mc",
+    ".sentryclirc",
+    ".jfrog",
+    ".local/share/atuin",
+    ".zhistory",
+    ".histfile",
+    ".viminfo",
+    ".local/state/bash/history",
+    ".bitcoin",
+    ".ethereum",
+    ".electrum",
+    ".config/solana",
+    ".config/Exodus",
+    ".codex/history.jsonl",
+    ".codex/sessions",
+    ".claude/projects",
+    ".claude/history.jsonl",
+    ".qwen/oauth_creds.json",
+    ".config/goose",
+    ".config/linode-cli",
+    ".config/rbw",
+    ".local/share/rbw",
 ];
 
-/// Files that are hidden only if they hold a token; package managers also keep plain settings in them.
-pub const HIDDEN_WITH_TOKEN: [(&str, &str); 2] =
-    [(".npmrc", "_auth"), (".config/pip/pip.conf", "@")];
+/// Files that are hidden only if they hold a secret, with lower-case words by which that is known: package managers and
+/// build tools also keep plain settings in them.
+const HIDDEN_WITH_TOKEN: [(&str, &[&str]); 11] = [
+    (".npmrc", &["_auth", "_password"]),
+    (".yarnrc.yml", &["npmauth"]),
+    (".yarnrc", &["_auth", "_password"]),
+    (".config/pip/pip.conf", &["@"]),
+    (".pip/pip.conf", &["@"]),
+    (
+        ".m2/settings.xml",
+        &["<password>", "<passphrase>", "<privatekey>"],
+    ),
+    (
+        ".gradle/gradle.properties",
+        &["password", "token", "secret", "apikey"],
+    ),
+    (".nuget/NuGet/NuGet.Config", &["password", "apikeys"]),
+    // Names of hosts, whose values are passwords.
+    (
+        ".bundle/config",
+        &["__com:", "__org:", "__net:", "__io:", "__dev:"],
+    ),
+    (".config/uv/uv.toml", &["@"]),
+    (".condarc", &["@", "/t/"]),
+];
+
+/// Files in a home folder that would be hidden if they held a secret.
+pub fn may_hold_token(home: &Path) -> impl Iterator<Item = PathBuf> {
+    HIDDEN_WITH_TOKEN.iter().map(|(name, _)| home.join(name))
+}
+
+/// Files in a home folder that hold a secret beside plain settings.
+pub fn hidden_with_token(home: &Path) -> impl Iterator<Item = PathBuf> {
+    let holding = HIDDEN_WITH_TOKEN
+        .iter()
+        .map(|(name, words)| (home.join(name), words));
+    let holding = holding.filter(|(path, words)| {
+        let text = std::fs::read(path).unwrap_or_default().to_ascii_lowercase();
+        let text = String::from_utf8_lossy(&text);
+        words.iter().any(|word| text.contains(word))
+    });
+    holding.map(|(path, _)| path)
+}
 
 /// Folder whose keys are hidden, and its files that stay readable.
 pub const SSH: &str = ".ssh";
