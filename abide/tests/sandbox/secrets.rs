@@ -63,6 +63,26 @@ fn secrets_of_the_home_folder_look_empty_by_every_path() {
 }
 
 #[test]
+fn secrets_are_hidden_in_every_mount_of_the_home_folder() {
+    as_each_user(|user| {
+        for name in [".ssh/id_ed25519", ".aws/credentials"] {
+            user.write(&format!("home/{name}"), SECRET);
+        }
+        user.write("home/.config/plain", "readable\n");
+        user.outside("mkdir ../alias ../keys");
+        let script = format!(
+            "mount --bind $HOME $ROOT/alias && mount --bind $HOME/.aws $ROOT/keys && {} run --sandbox workspace-write -- \
+             bash -c 'cat $ROOT/alias/.config/plain; cat $ROOT/alias/.ssh/* $ROOT/alias/.aws/* $ROOT/keys/*; grep -r horse $ROOT'",
+            user.path("abide-program").display()
+        );
+        let ran = user.in_user_namespace(&script);
+        let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+        assert!(said.starts_with("readable\n"), "51: {said}");
+        assert!(!said.contains("horse"), "51: {said}");
+    });
+}
+
+#[test]
 fn settings_of_build_tools_are_hidden_only_with_a_secret() {
     as_each_user(|user| {
         for (name, plain, secret) in [

@@ -19,7 +19,7 @@ use super::gate::GateChannel;
 use super::gate_sockets;
 use super::git::{self, MOST_PROTECTED, Protected, Worktree};
 use super::layers::Layers;
-use super::mounts::{self, Attributes};
+use super::mounts::{self, Attributes, MountTable};
 use super::path_list;
 use super::paths;
 use super::plan::{GatePlan, Mode, Network, Plan};
@@ -188,6 +188,7 @@ impl Trees {
                 needed_of_run.push((path, tree));
             }
         }
+        let table = MountTable::read();
         Ok(Trees {
             proc,
             workspace,
@@ -195,8 +196,8 @@ impl Trees {
             worktree,
             devices,
             needed_of_run,
-            layers: Layers::make(plan, session)?,
-            hidden: hidden(plan),
+            layers: Layers::make(plan, session, &table)?,
+            hidden: hidden(plan, &table),
         })
     }
 }
@@ -452,13 +453,17 @@ fn protect_worktree(worktree: &git::Worktree) -> Result<(), Fault> {
     protect(&worktree.common, &protected)
 }
 
-/// Secrets and folders of abide itself that exist.
-fn hidden(plan: &Plan) -> Vec<PathBuf> {
+/// Secrets and folders of abide itself that exist, by all paths that lead to them, except the folder of SSH keys itself.
+fn hidden(plan: &Plan, table: &MountTable) -> Vec<PathBuf> {
     let mut all = paths::secrets_in_home(&plan.home);
     all.extend(paths::hidden_of_system(&plan.workspace.path));
     all.extend(plan.hide.iter().chain(&plan.own).cloned());
+    all.extend(ssh_keys::named_by_settings(&plan.home));
     all.extend(paths::hidden_with_token(&plan.home));
     all.retain(|path| rules::exists(path));
+    let keys = plan.home.join(paths::SSH);
+    let others = table.other_paths(all.iter().chain([&keys]), plan);
+    all.extend(others);
     all
 }
 
@@ -475,9 +480,6 @@ fn hide_keys(plan: &Plan, covers: &Covers) -> Result<(), Fault> {
         .iter()
         .filter_map(|name| Some((*name, fs::read(keys.join(name)).ok()?)))
         .collect();
-    for named in ssh_keys::named_by_settings(&plan.home) {
-        covers.hide(&named)?;
-    }
     if kept.is_empty() || !keys.is_dir() {
         return covers.hide(&keys);
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use abide_core::Gap;
 
 use super::build::{Fault, Named, attach};
-use super::mounts;
+use super::mounts::{self, MountTable};
 use super::paths;
 use super::plan::Plan;
 use super::stored_layers::WORK;
@@ -38,7 +38,7 @@ enum Made {
 }
 
 impl Layers {
-    pub fn make(plan: &Plan, session: &str) -> Result<Self, Fault> {
+    pub fn make(plan: &Plan, session: &str, table: &MountTable) -> Result<Self, Fault> {
         let layered = layered(plan);
         let mut all = Vec::new();
         for path in &layered {
@@ -55,7 +55,7 @@ impl Layers {
             all.push(Layer { path, made });
         }
         Ok(Layers {
-            inside: mounts_inside(&layered, plan)?,
+            inside: mounts_inside(&layered, plan, table)?,
             all,
         })
     }
@@ -186,21 +186,25 @@ fn private(path: &Path, folder: &Path, plan: &Plan) -> io::Result<Vec<(PathBuf, 
 }
 
 /// Clones mounts inside layered folders, read-only.
-fn mounts_inside(layered: &[PathBuf], plan: &Plan) -> Result<Vec<(PathBuf, OwnedFd)>, Fault> {
+fn mounts_inside(
+    layered: &[PathBuf],
+    plan: &Plan,
+    table: &MountTable,
+) -> Result<Vec<(PathBuf, OwnedFd)>, Fault> {
     let mut found: Vec<(PathBuf, OwnedFd)> = Vec::new();
-    for place in mounts::mount_points() {
-        let is_inside = |root: &PathBuf| place.starts_with(root) && place != *root;
+    for place in table.places() {
+        let is_inside = |root: &PathBuf| place.starts_with(root) && place != root;
         let is_known = found.iter().any(|(outer, _)| place.starts_with(outer));
         if !layered.iter().any(is_inside) || is_known || place.starts_with(&plan.workspace.path) {
             continue;
         }
         let step = || format!("mount '{}'", place.display());
         // A mount of another user, which this one cannot enter.
-        let Ok(tree) = mounts::clone_tree_at(&place) else {
+        let Ok(tree) = mounts::clone_tree_at(place) else {
             continue;
         };
         mounts::set_attributes(&tree, mounts::read_only()).named(step)?;
-        found.push((place, tree));
+        found.push((place.clone(), tree));
     }
     Ok(found)
 }

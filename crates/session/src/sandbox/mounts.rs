@@ -1,17 +1,19 @@
 //! Mounts by file descriptor: a tree is cloned or created detached, gets its attributes, and is attached last. No
 //! path is looked up twice.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
+
+use super::plan::Plan;
 
 /// Mount attributes.
 pub type Attributes = MountAttrFlags;
@@ -187,16 +189,81 @@ pub fn kind(fd: impl AsFd) -> io::Result<rustix::fs::FileType> {
     Ok(rustix::fs::FileType::from_raw_mode(found.st_mode))
 }
 
-/// Places at which something is mounted, in order.
-pub fn mount_points() -> Vec<std::path::PathBuf> {
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let places = table.split(|byte| *byte == b'\n').filter_map(|line| {
-        let place = line.split(|byte| *byte == b' ').nth(4)?;
-        Some(std::path::PathBuf::from(std::ffi::OsStr::from_bytes(
-            &unescaped(place),
-        )))
-    });
-    places.collect()
+/// Mounts of this mount namespace, in order.
+pub struct MountTable(Vec<Mount>);
+
+struct Mount {
+    /// Numbers of the device, as text.
+    device: Vec<u8>,
+    /// Folder of the file system that is mounted.
+    root: PathBuf,
+    /// Path at which it is mounted.
+    place: PathBuf,
+}
+
+impl MountTable {
+    pub fn read() -> Self {
+        MountTable::parse(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
+    }
+
+    fn parse(table: &[u8]) -> Self {
+        let mounts = table.split(|byte| *byte == b'\n').filter_map(|line| {
+            let mut words = line.split(|byte| *byte == b' ').skip(2);
+            let path = |word: &[u8]| PathBuf::from(OsStr::from_bytes(&unescaped(word)));
+            Some(Mount {
+                device: words.next()?.to_vec(),
+                root: path(words.next()?),
+                place: path(words.next()?),
+            })
+        });
+        MountTable(mounts.collect())
+    }
+
+    /// Places at which something is mounted.
+    pub fn places(&self) -> impl Iterator<Item = &PathBuf> {
+        self.0.iter().map(|mount| &mount.place)
+    }
+
+    /// Paths by which other mounts of the same file systems show these paths, or a part of them. Those that would take the
+    /// workspace or the home folder with them are left out.
+    pub fn other_paths<'a>(
+        &self,
+        paths: impl Iterator<Item = &'a PathBuf>,
+        plan: &Plan,
+    ) -> Vec<PathBuf> {
+        let is_repeated = |mount: &Mount| {
+            let same = self.0.iter().filter(|other| other.device == mount.device);
+            same.count() > 1
+        };
+        let repeated: Vec<&Mount> = self.0.iter().filter(|mount| is_repeated(mount)).collect();
+        let mut found = Vec::new();
+        if repeated.is_empty() {
+            return found;
+        }
+        for path in paths.filter_map(|path| path.canonicalize().ok()) {
+            // Of several mounts at one place, the last one is seen.
+            let around = self.0.iter().filter(|mount| path.starts_with(&mount.place));
+            let Some(own) = around.max_by_key(|mount| mount.place.as_os_str().len()) else {
+                continue;
+            };
+            let Ok(below) = path.strip_prefix(&own.place) else {
+                continue;
+            };
+            let inner = own.root.join(below);
+            for other in repeated.iter().filter(|other| other.device == own.device) {
+                let place = match inner.strip_prefix(&other.root) {
+                    Ok(rest) => other.place.join(rest),
+                    Err(_) if other.root.starts_with(&inner) => other.place.clone(),
+                    Err(_) => continue,
+                };
+                let holds = [&plan.workspace.path, &plan.home].map(|kept| kept.starts_with(&place));
+                if place != path && holds == [false; 2] {
+                    found.push(place);
+                }
+            }
+        }
+        found
+    }
 }
 
 /// Decodes the octal escapes of `mountinfo`.
@@ -229,5 +296,46 @@ mod tests {
         assert_eq!(unescaped(br"/a\040b\134c\012"), b"/a b\\c\n");
         assert_eq!(unescaped(br"/plain"), b"/plain");
         assert_eq!(unescaped(br"/end\04"), br"/end\04");
+    }
+
+    #[test]
+    fn paths_of_other_mounts_of_the_same_file_system_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(home.join("secret/inner")).unwrap();
+        let root = home.strip_prefix("/").unwrap().display();
+        let table = MountTable::parse(
+            format!(
+                "1 0 8:1 /sub / rw - ext4 /dev/a rw\n\
+                 2 1 8:1 /sub/{root} /opt/alias rw - ext4 /dev/a rw\n\
+                 3 1 8:1 /sub/{root}/secret/inner /opt/inner rw - ext4 /dev/a rw\n\
+                 4 1 8:1 /sub/etc /opt/etc rw - ext4 /dev/a rw\n\
+                 5 1 8:2 /sub /opt/device rw - ext4 /dev/b rw\n\
+                 6 1 8:1 /sub/{root}/secret/inner /work rw - ext4 /dev/a rw\n"
+            )
+            .as_bytes(),
+        );
+        let plan = Plan {
+            at_least: abide_core::SandboxedBy::Namespaces,
+            mode: crate::sandbox::Mode::ReadOnly,
+            network: crate::sandbox::Network::Off,
+            workspace: crate::sandbox::Folder {
+                path: "/work/folder".into(),
+                device: 0,
+                inode: 0,
+            },
+            home: home.clone(),
+            layers: "/nonexistent".into(),
+            write: Vec::new(),
+            hide: Vec::new(),
+            own: Vec::new(),
+            layer_bytes: None,
+        };
+        let hidden = [home.join("secret"), home.join("absent")];
+        let found = table.other_paths(hidden.iter(), &plan);
+        assert_eq!(
+            found,
+            ["/opt/alias/secret", "/opt/inner"].map(PathBuf::from)
+        );
     }
 }

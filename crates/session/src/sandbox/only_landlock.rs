@@ -9,6 +9,7 @@ use super::filter::Filters;
 use super::git::Protected;
 use super::init::{NotBuilt, Sandbox};
 use super::layers::make_private_folder;
+use super::mounts::MountTable;
 use super::paths;
 use super::plan::{Mode, Network, Plan};
 use super::{rules, ssh_keys};
@@ -103,6 +104,8 @@ fn hidden(plan: &Plan) -> Vec<PathBuf> {
         .iter()
         .filter_map(|path| path.canonicalize().ok())
         .collect();
+    let others = MountTable::read().other_paths(targets.iter(), plan);
     all.extend(targets);
+    all.extend(others);
     all
 }
