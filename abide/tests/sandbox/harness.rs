@@ -32,6 +32,16 @@ pub struct Ran {
     pub text: String,
 }
 
+impl Ran {
+    fn of(ran: Output) -> Self {
+        let text = [ran.stdout, ran.stderr].concat();
+        Ran {
+            code: ran.status.code().unwrap_or(-1),
+            text: String::from_utf8_lossy(&text).into_owned(),
+        }
+    }
+}
+
 /// Runs a test as the user of the tests, and also as an ordinary user if that is root.
 pub fn as_each_user(test: impl Fn(&User)) {
     let own = rustix::process::getuid().as_raw();
@@ -179,12 +189,7 @@ impl User {
             .command(self.path("abide-program"))
             .args(words)
             .output();
-        let ran = ran.expect("abide runs");
-        let text = [ran.stdout, ran.stderr].concat();
-        Ran {
-            code: ran.status.code().unwrap_or(-1),
-            text: String::from_utf8_lossy(&text).into_owned(),
-        }
+        Ran::of(ran.expect("abide runs"))
     }
 
     /// Starts a script in the sandbox `workspace-write` and does not wait for it.
@@ -202,6 +207,18 @@ impl User {
             &["--sandbox", "workspace-write", "--network", "off"],
             script,
         )
+    }
+
+    /// Runs a script in the sandbox of a folder of the workspace, to which a link may lead.
+    pub fn run_below(&self, folder: &str, script: &str) -> Ran {
+        let folder = self.path("work").join(folder);
+        let folder = folder.canonicalize().expect("a folder");
+        let mut command = self.command(self.path("abide-program"));
+        command
+            .current_dir(folder)
+            .args(["run", "--sandbox", "workspace-write"]);
+        command.args(["--network", "off", "--", "/bin/bash", "-c", script]);
+        Ran::of(command.output().expect("abide runs"))
     }
 
     /// Runs a script in a sandbox with these options.

@@ -203,6 +203,72 @@ fn protection_holds_while_another_session_ends() {
 }
 
 #[test]
+fn commits_reach_git_directories_outside_that_name_the_workspace() {
+    as_each_user(|user| {
+        let set_up = "export GIT_CONFIG_GLOBAL=$ROOT/state/gitconfig; git config --global user.name a; \
+                      git config --global user.email a@b.c; git config --global protocol.file.allow always";
+        let commit = "echo 2 > file && git add file && git -c user.name=a -c user.email=a@b.c commit -qm second";
+        for made in [
+            // A submodule.
+            "git init -q ../lib && git -C ../lib commit -q --allow-empty -m 1 && git init -q $HOME/top && \
+             git -C $HOME/top submodule --quiet add $ROOT/lib sub && ln -s $HOME/top/sub .",
+            // A git directory elsewhere.
+            "git init -q --separate-git-dir $HOME/apart.git $HOME/apart && cd $HOME/apart && \
+             git config core.worktree $PWD && git commit -q --allow-empty -m 1 && ln -s $PWD $ROOT/work/sub",
+            // A worktree with relative paths.
+            "git init -q $HOME/main && cd $HOME/main && git commit -q --allow-empty -m 1 && git worktree add -q ../tree && \
+             echo ../../../../tree/.git > .git/worktrees/tree/gitdir && echo gitdir: ../main/.git/worktrees/tree > ../tree/.git && \
+             ln -s $HOME/tree $ROOT/work/sub",
+        ] {
+            user.outside(&format!("{set_up}; {made}"));
+            let ran = user.run_below("sub", commit);
+            assert_eq!(ran.code, 0, "37: {made}: {ran:?}");
+            let log = user.outside("git -C sub log --format=%s");
+            assert_eq!(log, "second\n1\n", "37: {made}: {ran:?}");
+            for attack in [
+                "git config core.pager x",
+                "echo x > \"$(git rev-parse --git-common-dir)/hooks/pre-commit\"",
+                "echo x > .git",
+            ] {
+                let ran = user.run_below("sub", attack);
+                let is_refused = ["Read-only file system", "busy"]
+                    .iter()
+                    .any(|word| ran.text.contains(word));
+                assert!(ran.code != 0 && is_refused, "37: {made}: {attack}: {ran:?}");
+            }
+            user.outside("rm sub");
+        }
+    });
+}
+
+#[test]
+fn commits_to_git_directories_that_do_not_name_the_workspace_fail() {
+    as_each_user(|user| {
+        user.outside(
+            "git init -q $HOME/top && cd $HOME/top && git config user.name a && git config user.email a@b.c && \
+             mkdir -p below && touch below/file && git add . && git commit -qm 1 && ln -s $PWD/below $ROOT/work/above && \
+             git init -q --separate-git-dir $HOME/apart.git $HOME/apart && ln -s $HOME/apart $ROOT/work/apart",
+        );
+        let commit =
+            "echo 2 > file; git add file; git -c user.name=a -c user.email=a@b.c commit -qm second";
+        for workspace in ["above", "apart"] {
+            let ran = user.run_below(workspace, commit);
+            assert!(ran.code != 0, "37: {workspace}: {ran:?}");
+            assert!(
+                ran.text.contains("Read-only file system"),
+                "37: {workspace}: {ran:?}"
+            );
+        }
+        let ran = user.run_below("above", "git log --format=%s && git diff --stat");
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(
+            ran.text.starts_with("1\n") && ran.text.contains("file"),
+            "{ran:?}"
+        );
+    });
+}
+
+#[test]
 fn read_only_mode_writes_nothing_of_the_workspace() {
     as_each_user(|user| {
         repository(user);

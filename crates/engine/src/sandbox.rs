@@ -363,6 +363,8 @@ pub fn confine_environment(sandbox: &SandboxChoice, env: &mut Vec<(OsString, OsS
     });
     env.push(("ABIDE_SANDBOX".into(), "1".into()));
     env.push(("TMPDIR".into(), "/tmp".into()));
+    // A layered folder is another file system than a workspace in it.
+    env.push(("GIT_DISCOVERY_ACROSS_FILESYSTEM".into(), "1".into()));
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::covers::Covers;
 use super::entry;
 use super::gate::GateChannel;
 use super::gate_sockets;
-use super::git::{self, MOST_PROTECTED, Protected, Worktree};
+use super::git::{self, MOST_PROTECTED, OutsideGit, Protected};
 use super::layers::Layers;
 use super::mounts::{self, Attributes, MountTable};
 use super::path_list;
@@ -91,7 +91,7 @@ struct Trees {
     proc: OwnedFd,
     workspace: OwnedFd,
     write: Vec<(PathBuf, OwnedFd)>,
-    worktree: Option<Worktree>,
+    git: OutsideGit,
     devices: Vec<(&'static str, OwnedFd)>,
     needed_of_run: Vec<(&'static str, OwnedFd)>,
     layers: Layers,
@@ -161,11 +161,8 @@ impl Trees {
         };
         let workspace = workspace(plan, attributes)?;
         let mut wanted = plan.write.clone();
-        let worktree = match plan.mode {
-            Mode::WorkspaceWrite => git::worktree(&plan.workspace.path),
-            Mode::ReadOnly => None,
-        };
-        wanted.extend(worktree.iter().map(|worktree| worktree.common.clone()));
+        let git = OutsideGit::of(plan);
+        wanted.extend((git.worktree.iter()).map(|worktree| worktree.common.clone()));
         let mut write = Vec::new();
         for path in wanted {
             if !rules::exists(&path) {
@@ -193,7 +190,7 @@ impl Trees {
             proc,
             workspace,
             write,
-            worktree,
+            git,
             devices,
             needed_of_run,
             layers: Layers::make(plan, session, &table)?,
@@ -232,7 +229,7 @@ fn assemble(plan: &Plan, trees: Trees, found: Found) -> Result<(Vec<PathBuf>, bo
         proc,
         workspace,
         write,
-        worktree,
+        git,
         devices,
         needed_of_run,
         layers,
@@ -247,7 +244,8 @@ fn assemble(plan: &Plan, trees: Trees, found: Found) -> Result<(Vec<PathBuf>, bo
         PathBuf::from("/dev"),
         PathBuf::from("/run"),
     ];
-    writable.extend(layers.attach()?);
+    let layered = layers.attach()?;
+    writable.extend_from_slice(&layered);
     let root = &plan.workspace.path;
     attach_making(workspace, root)?;
     let protected = Protected::receive(found.protected)
@@ -269,8 +267,14 @@ fn assemble(plan: &Plan, trees: Trees, found: Found) -> Result<(Vec<PathBuf>, bo
     }
     if plan.mode == Mode::WorkspaceWrite {
         writable.push(root.clone());
-        if let Some(worktree) = &worktree {
+        if let Some(worktree) = &git.worktree {
             protect_worktree(worktree)?;
+        }
+    }
+    for path in &git.read_only {
+        let is_below = |root: &PathBuf| path.starts_with(root);
+        if layered.iter().any(is_below) && !plan.write.iter().any(is_below) {
+            freeze(path)?;
         }
     }
     for (path, tree) in in_protected {
@@ -435,21 +439,24 @@ fn open_itself(path: &Path, step: impl Fn() -> String) -> Result<OwnedFd, Fault>
     }
 }
 
-/// Protects the git directory that a worktree shares with others: only the worktree's own part stays writable.
+/// Protects the git directory outside the workspace that its commits are written to. Of one that a worktree shares with
+/// others, only the worktree's own part stays writable.
 fn protect_worktree(worktree: &git::Worktree) -> Result<(), Fault> {
-    let all = worktree.common.join("worktrees");
-    let step = || format!("protect '{}'", all.display());
-    let own = mounts::clone_tree_at(&worktree.own).named(step)?;
-    freeze(&all)?;
-    attach(own, &worktree.own)?;
-    for path in paths::PROTECTED_OF_WORKTREE.map(|name| worktree.own.join(name)) {
-        if rules::exists(&path) {
-            freeze(&path)?;
-        }
-    }
     let mut protected = git::protected_of_git(&worktree.common);
-    // All worktrees are read-only already, as a whole.
-    protected.retain(|path| !path.starts_with("worktrees"));
+    if worktree.own != worktree.common {
+        let all = worktree.common.join("worktrees");
+        let step = || format!("protect '{}'", all.display());
+        let own = mounts::clone_tree_at(&worktree.own).named(step)?;
+        freeze(&all)?;
+        attach(own, &worktree.own)?;
+        for path in paths::PROTECTED_OF_WORKTREE.map(|name| worktree.own.join(name)) {
+            if rules::exists(&path) {
+                freeze(&path)?;
+            }
+        }
+        // All worktrees are read-only already, as a whole.
+        protected.retain(|path| !path.starts_with("worktrees"));
+    }
     protect(&worktree.common, &protected)
 }
 

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use super::git_config::{in_workspace, named_paths};
 use super::path_list;
 use super::paths::{PROTECTED, PROTECTED_OF_GIT, PROTECTED_OF_WORKTREE};
-use super::plan::Plan;
+use super::plan::{Mode as Access, Plan};
 
 /// Depth to which repositories inside the workspace are searched.
 const DEPTH: usize = 2;
@@ -31,21 +31,51 @@ pub const MOST_PROTECTED: usize = 1_000;
 pub struct Protected {
     /// Existing files and folders that become read-only.
     pub paths: Vec<PathBuf>,
-    /// Git directory outside the workspace that its commits are written to.
-    pub worktree: Option<Worktree>,
+    /// Git directories outside the workspace that git uses in it.
+    pub outside: OutsideGit,
     /// True if the search for repositories inside the workspace was not finished.
     pub is_incomplete: bool,
     /// Git directories in the workspace.
     pub git_folders: Vec<PathBuf>,
 }
 
-/// Git directory of a linked worktree.
+/// Git directories outside a workspace that git uses in it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct OutsideGit {
+    /// The one that commits are written to.
+    pub worktree: Option<Worktree>,
+    /// Those that can only be read. In a layered folder, commits would seem to succeed and be lost.
+    pub read_only: Vec<PathBuf>,
+}
+
+/// Git directory of a linked worktree, a submodule, or a workspace whose git directory is elsewhere.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Worktree {
     /// Git directory that all worktrees share.
     pub common: PathBuf,
-    /// Git directory of this worktree, inside [`Worktree::common`].
+    /// Git directory of this worktree: inside [`Worktree::common`] if it is a linked one, else the same.
     pub own: PathBuf,
+}
+
+impl OutsideGit {
+    /// Finds them for the workspace of a plan.
+    pub fn of(plan: &Plan) -> Self {
+        let workspace = &plan.workspace.path;
+        match (worktree(workspace), plan.mode) {
+            (Some(worktree), Access::WorkspaceWrite) => OutsideGit {
+                worktree: Some(worktree),
+                read_only: Vec::new(),
+            },
+            (Some(worktree), Access::ReadOnly) => OutsideGit {
+                worktree: None,
+                read_only: vec![worktree.common],
+            },
+            (None, _) => OutsideGit {
+                worktree: None,
+                read_only: foreign(workspace),
+            },
+        }
+    }
 }
 
 impl Protected {
@@ -53,9 +83,13 @@ impl Protected {
     pub fn of(plan: &Plan) -> Self {
         // The search looks at thousands of folders.
         if !plan.writes_in_workspace() {
-            return Protected::default();
+            return Protected {
+                outside: OutsideGit::of(plan),
+                ..Protected::default()
+            };
         }
         let mut found = Protected::find(&plan.workspace.path);
+        found.outside = OutsideGit::of(plan);
         found.add_named_by_git(&plan.workspace.path, &plan.home);
         found.paths.retain(|path| !plan.permits(path));
         found
@@ -99,7 +133,6 @@ impl Protected {
             let depth = DEPTH - 1;
             found.add_repositories(workspace, root.as_fd(), none, depth, &mut left);
         }
-        found.worktree = worktree(workspace);
         found
     }
 
@@ -107,7 +140,11 @@ impl Protected {
     fn add_named_by_git(&mut self, root: &Path, home: &Path) {
         let own = self.git_folders.iter().map(|git| root.join(git));
         let own: Vec<PathBuf> = own.collect();
-        let shared = self.worktree.iter().map(|worktree| &worktree.common);
+        let shared = self
+            .outside
+            .worktree
+            .iter()
+            .map(|worktree| &worktree.common);
         let folders = own.iter().chain(shared);
         let mut configs: Vec<(PathBuf, PathBuf)> = folders
             .flat_map(|git| {
@@ -252,7 +289,7 @@ impl Protected {
             let missing = make_missing(&root.join(&git), &root.join(&git));
             self.paths.extend(missing.iter().map(|name| git.join(name)));
         }
-        if let Some(worktree) = &self.worktree {
+        if let Some(worktree) = &self.outside.worktree {
             make_missing(&worktree.common, &worktree.common);
             make_missing(&worktree.own, &worktree.common);
         }
@@ -307,22 +344,59 @@ pub fn protected_of_git(common: &Path) -> Vec<PathBuf> {
     found.paths
 }
 
-/// Git directory of a linked worktree. The workspace could name any folder, so the git directory must name the
-/// workspace in turn.
-pub fn worktree(workspace: &Path) -> Option<Worktree> {
-    let text = fs::read_to_string(workspace.join(".git")).ok()?;
-    let named = text.strip_prefix("gitdir:")?.trim();
-    let own = workspace.join(named).canonicalize().ok()?;
-    let back = fs::read_to_string(own.join("gitdir")).ok()?;
-    let back = Path::new(back.trim()).canonicalize().ok()?;
-    if back != workspace.join(".git") || own.starts_with(workspace) {
+/// Git directory outside the workspace that belongs to it. The workspace could name any folder, so the git directory must
+/// name the workspace in turn.
+fn worktree(workspace: &Path) -> Option<Worktree> {
+    let own = named_git_folder(workspace)?;
+    if own.starts_with(workspace) || workspace.starts_with(&own) {
+        return None;
+    }
+    let Ok(back) = fs::read_to_string(own.join("gitdir")) else {
+        let back = named_paths(&own.join("config")).worktree?;
+        let is_back = own.join(back).canonicalize().ok()? == workspace;
+        let common = own.clone();
+        return (is_back && is_git_folder(&own)).then_some(Worktree { common, own });
+    };
+    if own.join(back.trim()).canonicalize().ok()? != workspace.join(".git") {
         return None;
     }
     let common = own.parent()?.parent()?.to_owned();
+    (common_folder(&own)? == common && is_git_folder(&common)).then_some(Worktree { common, own })
+}
+
+/// Git directories outside the workspace that git finds from there, and that do not name it: that of a repository above it,
+/// or one that the file `.git` leads to.
+fn foreign(workspace: &Path) -> Vec<PathBuf> {
+    let found = workspace.ancestors().find_map(|tree| {
+        let own = match fs::symlink_metadata(tree.join(".git")).ok()?.is_dir() {
+            true => tree.join(".git"),
+            false => named_git_folder(tree)?,
+        };
+        let common = common_folder(&own).unwrap_or_else(|| own.clone());
+        is_git_folder(&common).then(|| vec![common, own])
+    });
+    let mut found = found.unwrap_or_default();
+    found.dedup_by(|own, common| own.starts_with(common));
+    let touches = |git: &PathBuf| git.starts_with(workspace) || workspace.starts_with(git);
+    found.retain(|git| !touches(git));
+    found
+}
+
+/// Git directory that the file `.git` of a working tree names.
+fn named_git_folder(tree: &Path) -> Option<PathBuf> {
+    let text = fs::read_to_string(tree.join(".git")).ok()?;
+    let named = text.strip_prefix("gitdir:")?.trim();
+    tree.join(named).canonicalize().ok()
+}
+
+/// Git directory that the git directory of a linked worktree shares with others.
+fn common_folder(own: &Path) -> Option<PathBuf> {
     let said = fs::read_to_string(own.join("commondir")).ok()?;
-    let is_common = own.join(said.trim()).canonicalize().ok()? == common;
-    let is_git = common.join("objects").is_dir() && common.join("refs").is_dir();
-    (is_common && is_git).then_some(Worktree { common, own })
+    own.join(said.trim()).canonicalize().ok()
+}
+
+fn is_git_folder(folder: &Path) -> bool {
+    folder.join("objects").is_dir() && folder.join("refs").is_dir()
 }
 
 #[cfg(test)]
@@ -421,7 +495,48 @@ mod tests {
                 own: own.clone()
             })
         );
+        fs::write(own.join("gitdir"), "../../../../tree/.git\n").unwrap();
+        assert!(worktree(&tree).is_some(), "relative to the git directory");
         fs::write(own.join("gitdir"), "/elsewhere/.git").unwrap();
         assert_eq!(worktree(&tree), None);
+        assert_eq!(foreign(&tree), [base.join("main/.git")]);
+    }
+
+    #[test]
+    fn git_directory_elsewhere_counts_only_if_its_configuration_names_the_workspace() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let (tree, git) = (base.join("tree"), base.join("super/.git/modules/tree"));
+        for made in ["objects", "refs"] {
+            fs::create_dir_all(git.join(made)).unwrap();
+        }
+        fs::create_dir_all(tree.join("below")).unwrap();
+        fs::write(tree.join(".git"), "gitdir: ../super/.git/modules/tree\n").unwrap();
+        for config in ["", "[core]\n\tworktree = ../../../../other\n"] {
+            fs::write(git.join("config"), config).unwrap();
+            assert_eq!(worktree(&tree), None, "{config}");
+        }
+        assert_eq!(foreign(&tree), [git.clone()]);
+        fs::write(
+            git.join("config"),
+            "[core]\n\tworktree = ../../../../tree\n",
+        )
+        .unwrap();
+        let (common, own) = (git.clone(), git.clone());
+        assert_eq!(worktree(&tree), Some(Worktree { common, own }));
+        assert_eq!(worktree(&tree.join("below")), None);
+        assert_eq!(foreign(&tree.join("below")), [git]);
+    }
+
+    #[test]
+    fn git_directory_above_the_workspace_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        for made in ["top/.git/objects", "top/.git/refs", "top/a/b/.git"] {
+            fs::create_dir_all(base.join(made)).unwrap();
+        }
+        assert_eq!(foreign(&base.join("top/a")), [base.join("top/.git")]);
+        assert_eq!(foreign(&base.join("top/a/b")), [base.join("top/.git")]);
+        assert_eq!(foreign(&base.join("top")), [] as [PathBuf; 0]);
     }
 }

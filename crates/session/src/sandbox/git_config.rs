@@ -35,6 +35,8 @@ pub struct NamedPaths {
     pub included: Vec<String>,
     /// Folders of hooks, and words of commands that may be paths.
     pub obeyed: Vec<String>,
+    /// Folder of the working tree, relative to the git directory.
+    pub worktree: Option<String>,
 }
 
 /// Paths that a file of configuration names. None if it cannot be read.
@@ -62,6 +64,7 @@ fn parse(text: &str) -> NamedPaths {
         let is_alias = section == "alias" && value.trim_start_matches('"').starts_with('!');
         match (section.as_str(), key.as_str()) {
             ("include" | "includeif", "path") => named.included.push(unquoted(value)),
+            ("core", "worktree") => named.worktree = Some(unquoted(value)),
             ("core", "hookspath") => named.obeyed.push(unquoted(value)),
             (_, key) if is_alias || section == "pager" || SETTINGS.contains(&key) => {
                 named.obeyed.extend(words(value));
@@ -115,11 +118,12 @@ mod tests {
     fn paths_of_includes_hooks_and_programs_are_found() {
         let named = parse(
             "[user]\n\tname = src\n[include]\n\tpath = ../.gitconfig ; shared\n[includeIf \"gitdir:~/x/\"] path = \"a b\"\n\
-             [core]\n\tbare = false\n\thooksPath = .githooks\n\tfsmonitor = ./watch.sh --fast\n[filter \"lfs\"]\n\
+             [core]\n\tbare = false\n\tworktree = ../../../sub\n\thooksPath = .githooks\n\tfsmonitor = ./watch.sh --fast\n[filter \"lfs\"]\n\
              \tclean = \"scripts/clean %f\"\n[alias]\n\tx = !sh -c 'tools/x.sh'\n\ty = commit -a\n[remote \"o\"]\n\turl = ./other\n\
              [pager]\n\tdiff = ./less\n[CORE]HOOKSPATH=b\\\nc\n",
         );
         assert_eq!(named.included, ["../.gitconfig", "a b"]);
+        assert_eq!(named.worktree.as_deref(), Some("../../../sub"));
         let obeyed = [
             ".githooks",
             "./watch.sh",

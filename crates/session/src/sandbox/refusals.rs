@@ -110,7 +110,7 @@ impl Watched {
         writable.extend(plan.write.iter().cloned());
         if plan.mode == Mode::WorkspaceWrite {
             writable.push(plan.workspace.path.clone());
-            writable.extend(protected.worktree.map(|worktree| worktree.common));
+            writable.extend(protected.outside.worktree.map(|worktree| worktree.common));
         }
         Watched {
             plan: plan.clone(),

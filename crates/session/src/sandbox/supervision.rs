@@ -128,7 +128,7 @@ struct GitWatch {
 impl GitWatch {
     fn new(plan: &Plan, protected: &Protected) -> Self {
         let root = &plan.workspace.path;
-        let outside = protected.worktree.iter();
+        let outside = protected.outside.worktree.iter();
         let outside = outside.map(|worktree| worktree.common.clone());
         let folders = protected.git_folders.iter().map(|git| root.join(git));
         // A file that is there already is read-only.
