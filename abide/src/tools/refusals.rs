@@ -15,18 +15,22 @@ pub(crate) fn of_session(view: &SessionView, mask: &Mask) -> Option<SandboxRefus
     let mut planted = Vec::new();
     for (kind, text) in &record.entries {
         let what = mask.apply(one_line(text));
+        let mut refuse = |kind: RefusalKind, what| {
+            refused.push(SandboxRefusal {
+                kind: kind.as_str().into(),
+                what,
+            });
+        };
         match kind {
             RefusalKind::Planted => planted.push(what),
             RefusalKind::Full | RefusalKind::Limit => {}
+            RefusalKind::Protected => refuse(RefusalKind::Write, what),
             RefusalKind::Write
             | RefusalKind::Make
             | RefusalKind::Name
             | RefusalKind::Address
             | RefusalKind::Failed
-            | RefusalKind::Removed => refused.push(SandboxRefusal {
-                kind: kind.as_str().into(),
-                what,
-            }),
+            | RefusalKind::Removed => refuse(*kind, what),
         }
     }
     Some(SandboxRefusals {

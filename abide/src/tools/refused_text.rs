@@ -9,6 +9,12 @@ use serde_json::{Map, Value};
 /// Limit on folders that the hint about `needs` names.
 const FOLDER_LIMIT: usize = 5;
 
+/// Way to change a protected path. A setting would open it to all commands.
+const ONCE_OUTSIDE: &str = "To change a protected path, run that command outside the sandbox.";
+/// Warning about commands such as `git checkout`, which succeed without the file.
+const DIFFERS: &str =
+    "If git attempted it, the working tree now differs from the branch there: do not commit it.";
+
 /// Reader of the text, who can get more permission in a different way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefusalReader {
@@ -25,12 +31,14 @@ pub(super) fn refused_text(record: &RefusalRecord, reader: RefusalReader) -> Opt
         texts.map(|text| one_line(text.trim())).collect()
     };
     let writes = of_kind(RefusalKind::Write);
+    let protected = of_kind(RefusalKind::Protected);
     let makes = of_kind(RefusalKind::Make);
     let names = of_kind(RefusalKind::Name);
     let addresses = of_kind(RefusalKind::Address);
     let planted = of_kind(RefusalKind::Planted);
     let mut said = Vec::new();
-    if !(writes.is_empty() && makes.is_empty() && names.is_empty() && addresses.is_empty()) {
+    let lists = [&writes, &protected, &makes, &names, &addresses];
+    if lists.into_iter().any(|list| !list.is_empty()) {
         let RefusalRecord { mode, network, .. } = record;
         let things = match record.count {
             1 => "1 thing was".to_owned(),
@@ -40,6 +48,7 @@ pub(super) fn refused_text(record: &RefusalRecord, reader: RefusalReader) -> Opt
             "SANDBOX: {things} refused ({mode}, network {network})"
         ));
         said.extend(writes.iter().map(|path| format!("  write  {path}")));
+        said.extend((protected.iter()).map(|path| format!("  write  {path}  it is protected")));
         said.extend(
             makes.iter().map(|path| {
                 format!("  make   {path}  other programs run or obey what has this name")
@@ -60,14 +69,24 @@ pub(super) fn refused_text(record: &RefusalRecord, reader: RefusalReader) -> Opt
             ),
         }));
         let unknown = (is_off && !addresses.is_empty()).then(|| "HOST".to_owned());
-        let needs = Needs::of(&writes, &makes, names.iter().chain(&unknown));
-        said.extend(needs.and_then(|needs| match reader {
-            RefusalReader::Model => Some(format!(
-                "To ask for more, call again with needs={} and a justification (one sentence for the person).",
-                needs.as_json()
-            )),
-            RefusalReader::Person => needs.as_settings(is_off),
-        }));
+        let needs = Needs::of(&writes, &protected, &makes, names.iter().chain(&unknown));
+        match reader {
+            RefusalReader::Model => said.extend(needs.as_json().map(|needs| {
+                format!(
+                    "To ask for more, call again with needs={needs} and a justification (one sentence for the person)."
+                )
+            })),
+            RefusalReader::Person => {
+                said.extend(needs.as_settings(is_off));
+                if !needs.protected.is_empty() {
+                    said.push(ONCE_OUTSIDE.into());
+                }
+            }
+        }
+        let mut kept = protected.iter().chain(&makes);
+        if kept.any(|path| is_of_working_tree(path)) {
+            said.push(DIFFERS.into());
+        }
     }
     said.extend(
         of_kind(RefusalKind::Failed)
@@ -103,45 +122,64 @@ pub(super) fn refused_text(record: &RefusalRecord, reader: RefusalReader) -> Opt
     (!said.is_empty()).then(|| said.join("\n"))
 }
 
+/// True for a path that a repository may have as a file, and not only in its git directory.
+fn is_of_working_tree(path: &str) -> bool {
+    !Path::new(path).iter().any(|part| part == ".git")
+}
+
+/// Paths that exist, for those that were refused: what does not exist is made in the nearest folder that does. The root
+/// folder is never granted.
+fn existing(refused: &[String]) -> Vec<&str> {
+    let mut found: Vec<&str> = Vec::new();
+    for path in refused {
+        let there = Path::new(path).ancestors().find(|path| path.exists());
+        let there = there.and_then(Path::to_str).filter(|path| *path != "/");
+        found.extend(there.filter(|path| !found.contains(path)));
+    }
+    found.truncate(FOLDER_LIMIT);
+    found
+}
+
 /// Permissions that would have helped.
 struct Needs<'a> {
     write: Vec<&'a str>,
+    protected: Vec<&'a str>,
     network: Vec<&'a str>,
 }
 
 impl<'a> Needs<'a> {
-    /// Permissions for refused writes, protected names that were not made, and hosts. `None`: no permission would help.
+    /// Permissions for refused writes, protected paths, protected names that were not made, and hosts.
     fn of(
         writes: &'a [String],
+        protected: &'a [String],
         makes: &'a [String],
         names: impl Iterator<Item = &'a String>,
-    ) -> Option<Self> {
-        let mut write: Vec<&str> = Vec::new();
-        for path in writes {
-            // What does not exist is made in the nearest folder that does. The root folder is never granted.
-            let there = Path::new(path).ancestors().find(|path| path.exists());
-            let there = there.and_then(Path::to_str).filter(|path| *path != "/");
-            write.extend(there.filter(|path| !write.contains(path)));
-        }
-        write.extend(makes.iter().map(String::as_str));
-        write.truncate(FOLDER_LIMIT);
+    ) -> Self {
         let mut network: Vec<&str> = names
             .filter_map(|line| line.split(' ').next())
             .map(|name| name.strip_suffix(":443").unwrap_or(name))
             .collect();
         network.dedup();
-        (!write.is_empty() || !network.is_empty()).then_some(Needs { write, network })
+        let mut protected = existing(protected);
+        protected.extend(makes.iter().map(String::as_str));
+        protected.truncate(FOLDER_LIMIT);
+        Needs {
+            write: existing(writes),
+            protected,
+            network,
+        }
     }
 
-    /// Value of the argument `needs`.
-    fn as_json(&self) -> Value {
+    /// Value of the argument `needs`. `None`: no permission would help.
+    fn as_json(&self) -> Option<Value> {
+        let write = [&*self.write, &*self.protected].concat();
         let mut needs = Map::new();
-        for (name, values) in [("write", &self.write), ("network", &self.network)] {
+        for (name, values) in [("write", &write), ("network", &self.network)] {
             if !values.is_empty() {
                 needs.insert(name.into(), values.as_slice().into());
             }
         }
-        Value::Object(needs)
+        (!needs.is_empty()).then_some(Value::Object(needs))
     }
 
     /// Sentence about the settings of the sandbox. `None`: none would help.
@@ -248,5 +286,19 @@ mod tests {
             said.ends_with("config.toml: network = \"allowlist\""),
             "{said}"
         );
+    }
+
+    #[test]
+    fn protected_paths_are_advised_for_one_command_only() {
+        let record = "workspace-write off 2\nprotected /etc/.git/config\nmake /w/.git/hooks\n";
+        let said = text_of(record, Person).unwrap();
+        assert!(said.ends_with(ONCE_OUTSIDE), "{said}");
+        assert!(!said.contains("config.toml"), "{said}");
+        let said = text_of(record, Model).unwrap();
+        let needs = "needs={\"write\":[\"/etc\",\"/w/.git/hooks\"]}";
+        assert!(said.contains(needs) && !said.contains(DIFFERS), "{said}");
+        let tracked = "workspace-write off 1\nprotected /w/.vscode/tasks.json\n";
+        let said = text_of(tracked, Model).unwrap();
+        assert!(said.ends_with(DIFFERS), "{said}");
     }
 }

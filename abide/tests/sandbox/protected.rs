@@ -203,6 +203,52 @@ fn protection_holds_while_another_session_ends() {
 }
 
 #[test]
+fn protected_paths_that_are_replaced_outside_stay_protected() {
+    as_each_user(|user| {
+        repository(user);
+        user.write("work/.mcp.json", "{}");
+        user.outside("mkfifo ready go");
+        let attempts = [
+            "echo x >> .git/config",
+            "git config core.pager x",
+            "echo x > .mcp.json",
+            "echo x > .vscode/tasks.json",
+            "echo x > .vscode/new",
+            "rm .mcp.json",
+            "mv .mcp.json other",
+            "ln .mcp.json other",
+            "ln -s .mcp.json link && echo x > link",
+            "exec 9< .mcp.json && echo x > /dev/fd/9",
+            "truncate -s 0 .mcp.json",
+            "python3 -c 'import os; os.truncate(\".mcp.json\", 0)'",
+            "mv .vscode other",
+        ];
+        let attempts = attempts.map(|act| format!("( {act} ) && echo \"done: {act:?}\"; "));
+        let script = format!("echo ready > ready; read < go; {}", attempts.concat());
+        let running = user.spawn(&script);
+        user.outside(
+            "read < ready; git config user.nick z; echo '[]' > new && mv new .mcp.json; \
+             mv .vscode old && cp -r old .vscode; echo go > go",
+        );
+        let ran = running.wait_with_output().expect("an end");
+        let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+        assert!(!said.contains("done: "), "50: {said}");
+        let refused = format!("write  {}", user.path("work/.git/config").display());
+        assert!(said.contains(&refused), "50: {said}");
+        assert_eq!(user.outside("git config user.nick"), "z\n", "50: {said}");
+        assert_eq!(user.read("work/.mcp.json"), "[]\n", "50: {said}");
+        assert_eq!(
+            user.outside("ls -A .vscode; cat .vscode/*"),
+            "tasks.json\n{}\n"
+        );
+        user.works(
+            "50",
+            "cat .git/config .mcp.json && echo 2 > file && git commit -qam 2",
+        );
+    });
+}
+
+#[test]
 fn commits_reach_git_directories_outside_that_name_the_workspace() {
     as_each_user(|user| {
         let set_up = "export GIT_CONFIG_GLOBAL=$ROOT/state/gitconfig; git config --global user.name a; \
@@ -256,6 +302,10 @@ fn commits_to_git_directories_that_do_not_name_the_workspace_fail() {
             assert!(ran.code != 0, "37: {workspace}: {ran:?}");
             assert!(
                 ran.text.contains("Read-only file system"),
+                "37: {workspace}: {ran:?}"
+            );
+            assert!(
+                ran.text.contains("index.lock  it is protected"),
                 "37: {workspace}: {ran:?}"
             );
         }

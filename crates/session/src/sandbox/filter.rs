@@ -293,6 +293,7 @@ const WRITES: &[(i64, Option<usize>, usize)] = &[
     (libc::SYS_linkat, Some(2), 3),
     (libc::SYS_symlinkat, Some(1), 2),
     (libc::SYS_mknodat, Some(0), 1),
+    (libc::SYS_truncate, None, 0),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, None, 0),
     #[cfg(target_arch = "x86_64")]
@@ -333,7 +334,7 @@ fn compile_reporting(connections: bool) -> Option<BpfProgram> {
     const USER_NOTIF: u32 = 0x7fc0_0000;
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     let opens = |at| -> Option<Vec<SeccompRule>> {
-        [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT]
+        [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC]
             .into_iter()
             .map(|flag| has_bits(at, flag as u64))
             .collect()

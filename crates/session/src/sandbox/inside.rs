@@ -7,8 +7,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, Stat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, Stat, StatVfsMountFlags,
+    StatxAttributes, StatxFlags,
+};
 use rustix::io::{Errno, Result};
+
+use super::mounts;
 
 /// Symbolic links that a path may lead through; the kernel follows as many.
 const MOST_LINKS: usize = 40;
@@ -20,17 +25,32 @@ pub(super) struct Inside {
     root: OwnedFd,
 }
 
-/// Place at which a call makes a file: its folder, and its name there.
-pub(super) struct Place {
-    pub folder: OwnedFd,
-    pub name: OsString,
+/// File that a path names, or would name if it existed.
+pub(super) struct NamedFile {
+    /// Path without links, as the processes of the sandbox see it.
+    pub path: PathBuf,
+    /// Kind of the file. `None`: there is none.
+    pub kind: Option<FileType>,
+    /// The file, or its folder if it does not exist.
+    pub fd: OwnedFd,
 }
 
-impl Place {
-    /// Kind of the file at this place. `None`: there is none.
-    pub fn kind(&self) -> Option<FileType> {
-        let found = rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW);
-        found.ok().map(|found| kind(&found))
+impl NamedFile {
+    /// True if the kernel refuses to change it, because what is mounted there is read-only.
+    pub fn is_read_only(&self) -> bool {
+        let found = rustix::fs::fstatvfs(&self.fd);
+        found.is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
+    }
+
+    /// True if something is mounted there, so that the kernel refuses to rename it.
+    pub fn is_mount(&self) -> bool {
+        let found = rustix::fs::statx(&self.fd, "", AtFlags::EMPTY_PATH, StatxFlags::empty());
+        found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+    }
+
+    /// True if it is a folder that has this path in it.
+    pub fn has(&self, path: &Path) -> bool {
+        rustix::fs::statat(&self.fd, path, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 }
 
@@ -42,34 +62,36 @@ impl Inside {
         Some(Inside { root })
     }
 
-    /// Place that a path of the thread `tid` names. `None`: a folder of the path does not exist.
-    pub fn place(&self, path: &Path, tid: u32) -> Option<Place> {
+    /// File that a path of the thread `tid` names, at the end of links if it `follows` them. `None`: a folder of the path
+    /// does not exist.
+    pub fn find(&self, path: &Path, tid: u32, follows: bool) -> Option<NamedFile> {
         let (folder, name) = path.parent().zip(path.file_name())?;
-        Some(Place {
-            folder: self.folder(folder, tid).ok()?,
-            name: name.to_owned(),
-        })
-    }
-
-    /// Place at which opening a path makes a file: that to which links at the end of the path lead. `None`: it makes none.
-    pub fn opened_place(&self, path: &Path, tid: u32) -> Option<Place> {
-        let mut place = self.place(path, tid)?;
-        for _ in 0..MOST_LINKS {
-            let found = match rustix::fs::openat(&place.folder, &place.name, ITSELF, Mode::empty())
-            {
-                Err(Errno::NOENT) => return Some(place),
+        let (mut folder, mut name) = (self.folder(folder, tid).ok()?, name.to_owned());
+        for _ in 0..=MOST_LINKS {
+            let found = match rustix::fs::openat(&folder, &name, ITSELF, Mode::empty()) {
+                Err(Errno::NOENT) => {
+                    let path = real_path(&folder)?.join(&name);
+                    let (kind, fd) = (None, folder);
+                    return Some(NamedFile { path, kind, fd });
+                }
                 found => found.ok()?,
             };
-            // What a link of procfs leads to exists.
-            if kind(&rustix::fs::fstat(&found).ok()?) != FileType::Symlink || is_of_proc(&found) {
-                return None;
+            let kind_found = kind(&rustix::fs::fstat(&found).ok()?);
+            if kind_found != FileType::Symlink || !follows {
+                let path = real_path(&folder)?.join(&name);
+                let (kind, fd) = (Some(kind_found), found);
+                return Some(NamedFile { path, kind, fd });
+            }
+            // It leads to an open file, which need not have a path.
+            if is_of_proc(&found) {
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
+                let fd = rustix::fs::openat(&folder, &name, flags, Mode::empty()).ok()?;
+                let (path, kind) = (real_path(&fd)?, Some(kind(&rustix::fs::fstat(&fd).ok()?)));
+                return Some(NamedFile { path, kind, fd });
             }
             let target = target(&found).ok()?;
-            let (folder, name) = target.parent().zip(target.file_name())?;
-            place = Place {
-                folder: self.walk(place.folder, folder, tid).ok()?,
-                name: name.to_owned(),
-            };
+            let (above, last) = target.parent().zip(target.file_name())?;
+            (folder, name) = (self.walk(folder, above, tid).ok()?, last.to_owned());
         }
         None
     }
@@ -161,6 +183,11 @@ fn target(link: &OwnedFd) -> Result<PathBuf> {
     Ok(OsString::from_vec(text.into_bytes()).into())
 }
 
+/// Path of an open file in its mount namespace, without links.
+fn real_path(fd: &OwnedFd) -> Option<PathBuf> {
+    fs::read_link(mounts::proc_path(fd)).ok()
+}
+
 fn is_of_proc(fd: &OwnedFd) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|found| found.f_type == PROC_SUPER_MAGIC)
 }
@@ -170,7 +197,7 @@ fn kind(found: &Stat) -> FileType {
 }
 
 /// Device and inode of a folder.
-pub(super) fn identity(fd: impl AsFd) -> Result<(u64, u64)> {
+fn identity(fd: impl AsFd) -> Result<(u64, u64)> {
     let found = rustix::fs::fstat(fd)?;
     Ok((found.st_dev as _, found.st_ino as _))
 }

@@ -5,7 +5,6 @@
 //! its capabilities, and gets its Landlock domain (`rules`) and its system call filter (`filter`). The keeper stays outside. A
 //! step that fails is named, and nothing runs.
 
-mod absent_names;
 pub mod attacks;
 mod bubblewrap;
 mod build;
@@ -26,6 +25,7 @@ mod path_list;
 mod paths;
 mod plan;
 mod probe;
+mod protected_names;
 mod refusal_record;
 mod refusals;
 mod rules;

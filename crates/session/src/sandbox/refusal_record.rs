@@ -10,6 +10,8 @@ pub const FILE: &str = "refused";
 pub enum RefusalKind {
     /// A path that could not be written.
     Write,
+    /// A protected path that could not be written.
+    Protected,
     /// A protected name that could not be made.
     Make,
     /// A host and port that the network gate refused, and its reason.
@@ -29,8 +31,9 @@ pub enum RefusalKind {
 }
 
 impl RefusalKind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         RefusalKind::Write,
+        RefusalKind::Protected,
         RefusalKind::Make,
         RefusalKind::Name,
         RefusalKind::Address,
@@ -45,6 +48,7 @@ impl RefusalKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             RefusalKind::Write => "write",
+            RefusalKind::Protected => "protected",
             RefusalKind::Make => "make",
             RefusalKind::Name => "name",
             RefusalKind::Address => "address",

@@ -1,6 +1,6 @@
 //! Record of what a sandbox has refused, for results. The kernel reports every attempt to write, and to connect where
 //! the network is not simply on (seccomp user notification); the keeper compares it with the plan and lets the call continue,
-//! unless it would make a protected name (`absent_names`).
+//! unless it would make or change a protected name that no mount protects (`protected_names`).
 //! Paths and addresses are read from the memory of the command, so the record is a hint for people and models, never a
 //! permission. Refused names come from the gate.
 
@@ -12,10 +12,10 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode as Permissions, OFlags};
 
-use super::absent_names::{AbsentNames, Making};
 use super::gate::Listed;
 use super::git::Protected;
 use super::plan::{Mode, Network, Plan};
+use super::protected_names::{Change, ProtectedNames, RefusedChange};
 use super::refusal_record::{FILE, RefusalKind};
 use super::stored_layers::free_bytes;
 use super::supervision::Violation;
@@ -63,23 +63,24 @@ struct Response {
     flags: u32,
 }
 
-/// Names in the workspace that were protected or absent when the session began.
+/// Names in the workspace that are protected, and paths that can be written.
 pub(crate) struct Watched {
     plan: Plan,
     protected: Vec<PathBuf>,
     /// Landlock rules alone cannot protect a part of a folder that can be written.
     has_protection: bool,
     writable: Vec<PathBuf>,
-    absent: AbsentNames,
+    /// Git directories in layered folders that are read-only.
+    read_only: Vec<PathBuf>,
+    names: ProtectedNames,
 }
 
 /// Refusals of one session.
 pub(crate) struct Refusals {
     watched: Watched,
     listener: Option<OwnedFd>,
-    kept: Vec<PathBuf>,
-    /// Protected names that the command attempted to make.
-    not_made: Vec<PathBuf>,
+    /// Paths that the command attempted to write or make.
+    kept: Vec<(RefusalKind, PathBuf)>,
     /// Direct addresses, which no sandbox with a gate reaches.
     addresses: Vec<SocketAddr>,
     count: u64,
@@ -99,10 +100,11 @@ impl Watched {
                 protected: protected.paths,
                 has_protection: false,
                 writable: only_landlock::writable(plan),
-                absent: AbsentNames::default(),
+                read_only: Vec::new(),
+                names: ProtectedNames::default(),
             };
         };
-        let absent = AbsentNames::of(plan, &protected, init);
+        let names = ProtectedNames::of(plan, &protected, init);
         let mut writable: Vec<PathBuf> = ["/proc", "/dev", "/run", "/var/run"]
             .map(PathBuf::from)
             .to_vec();
@@ -117,35 +119,51 @@ impl Watched {
             protected: protected.paths,
             has_protection: true,
             writable,
-            absent,
+            read_only: protected.outside.read_only,
+            names,
         }
     }
 
-    /// True if the plan does not permit to write this path.
-    fn refuses(&self, path: &Path) -> bool {
+    /// Kind of the refusal to write this path. `None`: the plan permits it.
+    fn refusal(&self, path: &Path) -> Option<RefusalKind> {
         let root = &self.plan.workspace.path;
+        let is_below = |root: &PathBuf| path.starts_with(root);
         let in_workspace = path.strip_prefix(root).ok();
-        let is_protected = in_workspace.is_some_and(|inside| {
+        let is_protected = |inside: &Path| {
             let is_named = || self.protected.iter().any(|name| inside.starts_with(name));
-            let is_written = || self.plan.write.iter().any(|named| path.starts_with(named));
-            let is_kept = self.plan.mode == Mode::ReadOnly && !is_written();
-            is_kept || (self.has_protection && is_named() && !self.plan.permits(inside))
-        });
-        is_protected || !self.writable.iter().any(|root| path.starts_with(root))
+            self.has_protection && is_named() && !self.plan.permits(inside)
+        };
+        if in_workspace.is_some_and(is_protected) || self.read_only.iter().any(is_below) {
+            return Some(RefusalKind::Protected);
+        }
+        let is_kept = in_workspace.is_some() && self.plan.mode == Mode::ReadOnly;
+        let is_written = || self.plan.write.iter().any(is_below);
+        let is_refused = (is_kept && !is_written()) || !self.writable.iter().any(is_below);
+        is_refused.then_some(RefusalKind::Write)
     }
 
-    /// Protected name that a call would make.
-    fn protected_name(&self, seen: &Notification, path: &Path) -> Option<PathBuf> {
-        let call = making(seen)?;
-        if call != Making::Rename {
-            return self.absent.made(call, path, seen.pid);
+    /// Refusal of a call that would make or change a protected name.
+    fn refused_change(&self, seen: &Notification, path: &Path) -> Option<RefusedChange> {
+        let (names, tid) = (&self.names, seen.pid);
+        match change(seen)? {
+            Change::Rename => {
+                let from = old_path(seen)?;
+                let refused = names.renamed(&from, path, tid);
+                refused.or_else(|| exchanges(seen).then(|| names.renamed(path, &from, tid))?)
+            }
+            Change::Link => {
+                // By another name of the same file it could be written.
+                let source = old_path(seen).and_then(|from| {
+                    let change = match follows_source(seen) {
+                        true => Change::Write,
+                        false => Change::WriteItself,
+                    };
+                    names.changed(change, &from, tid)
+                });
+                source.or_else(|| names.changed(Change::Link, path, tid))
+            }
+            change => names.changed(change, path, tid),
         }
-        let from = renamed_path(seen)?;
-        let made = self.absent.renamed(&from, path, seen.pid);
-        made.or_else(|| {
-            let is_exchange = exchanges(seen);
-            is_exchange.then(|| self.absent.renamed(path, &from, seen.pid))?
-        })
     }
 
     /// Names that programs outside obey, which the command has made.
@@ -168,7 +186,6 @@ impl Refusals {
             may_have_made: listener.is_none(),
             listener,
             kept: Vec::new(),
-            not_made: Vec::new(),
             addresses: Vec::new(),
             count: 0,
             violation: None,
@@ -198,8 +215,8 @@ impl Refusals {
         }
         let path = path_of(&seen);
         let address = address_of(&seen);
-        let name = (path.as_ref()).and_then(|path| self.watched.protected_name(&seen, path));
-        let answer = match name {
+        let refused = (path.as_ref()).and_then(|path| self.watched.refused_change(&seen, path));
+        let answer = match refused {
             Some(_) => Response {
                 id: seen.id,
                 error: -libc::EROFS,
@@ -214,22 +231,24 @@ impl Refusals {
         // SAFETY: the kernel reads one structure of this size. It fails if the process has ended since, which may have given
         // its number to another.
         let is_valid = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND, &answer) } == 0;
-        if let Some(name) = name {
+        if let Some(refused) = refused {
             self.count += u64::from(is_valid);
-            let is_kept = self.not_made.contains(&name) || self.not_made.len() >= MOST_KEPT;
-            let is_new = is_valid && !is_kept;
-            self.not_made.extend(Some(name).filter(|_| is_new));
-            return is_new;
+            return is_valid
+                && match refused {
+                    RefusedChange::Made(path) => self.keep(RefusalKind::Make, path),
+                    RefusedChange::Changed(path) => self.keep(RefusalKind::Protected, path),
+                };
         }
         let path = path.map(|path| normal(&path));
-        self.may_have_made |= making(&seen).is_some();
+        self.may_have_made |= makes(&seen);
         // `mkdir -p` attempts every folder of a path; one that exists is not refused.
         let is_there = |path: &Path| makes_folder(seen.number) && path.is_dir();
-        let path = path.filter(|path| is_valid && self.watched.refuses(path) && !is_there(path));
-        if let Some(path) = path {
+        let path = path.filter(|path| is_valid && !is_there(path));
+        if let Some(path) = path
+            && let Some(kind) = self.watched.refusal(&path)
+        {
             self.count += 1;
-            if self.kept.len() < MOST_KEPT && !self.kept.contains(&path) {
-                self.kept.push(path);
+            if self.keep(kind, path) {
                 return true;
             }
         }
@@ -248,6 +267,14 @@ impl Refusals {
             }
         }
         false
+    }
+
+    /// Keeps a refusal. `false`: it is known, or there are too many.
+    fn keep(&mut self, kind: RefusalKind, path: PathBuf) -> bool {
+        let entry = (kind, path);
+        let is_new = self.kept.len() < MOST_KEPT && !self.kept.contains(&entry);
+        self.kept.extend(Some(entry).filter(|_| is_new));
+        is_new
     }
 
     /// Writes the record into the session's directory, if there is something to tell. Names that the command has made are
@@ -272,8 +299,7 @@ impl Refusals {
         let mut append = |kind: RefusalKind, path: &Path| {
             kind.append(path.as_os_str().as_bytes(), &mut text);
         };
-        (self.kept.iter()).for_each(|path| append(RefusalKind::Write, path));
-        (self.not_made.iter()).for_each(|path| append(RefusalKind::Make, path));
+        (self.kept.iter()).for_each(|(kind, path)| append(*kind, path));
         (planted.iter()).for_each(|path| append(RefusalKind::Planted, path));
         if is_full {
             append(RefusalKind::Full, &self.watched.plan.layers);
@@ -300,30 +326,61 @@ fn layers_are_full(layers: &Path) -> bool {
         || rustix::fs::statvfs(layers).is_ok_and(|found| !has_files(found))
 }
 
-/// Kind of a call that can make a file or folder.
-fn making(seen: &Notification) -> Option<Making> {
-    let opens = |flags: u64| match flags as i32 {
-        flags if flags & libc::O_CREAT == 0 => None,
-        flags if flags & (libc::O_EXCL | libc::O_NOFOLLOW) != 0 => Some(Making::File),
-        _ => Some(Making::Open),
-    };
+/// Kind of a call that changes a path.
+fn change(seen: &Notification) -> Option<Change> {
+    if let Some(flags) = open_flags(seen) {
+        let is_new = flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0;
+        return Some(match flags & libc::O_NOFOLLOW != 0 {
+            _ if is_new => Change::Make,
+            true => Change::WriteItself,
+            false => Change::Write,
+        });
+    }
     match i64::from(seen.number) {
-        libc::SYS_openat => opens(seen.args[2]),
-        libc::SYS_mkdirat | libc::SYS_mknodat => Some(Making::File),
-        libc::SYS_linkat | libc::SYS_symlinkat => Some(Making::Link),
-        libc::SYS_renameat2 => Some(Making::Rename),
+        libc::SYS_truncate => Some(Change::Write),
+        libc::SYS_mkdirat | libc::SYS_mknodat => Some(Change::Make),
+        libc::SYS_linkat | libc::SYS_symlinkat => Some(Change::Link),
+        libc::SYS_unlinkat => Some(Change::Remove),
+        libc::SYS_renameat2 => Some(Change::Rename),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_open => opens(seen.args[1]),
+        libc::SYS_mkdir | libc::SYS_mknod => Some(Change::Make),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_creat => Some(Making::Open),
+        libc::SYS_link | libc::SYS_symlink => Some(Change::Link),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_mkdir | libc::SYS_mknod => Some(Making::File),
+        libc::SYS_unlink | libc::SYS_rmdir => Some(Change::Remove),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_link | libc::SYS_symlink => Some(Making::Link),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_rename | libc::SYS_renameat => Some(Making::Rename),
+        libc::SYS_rename | libc::SYS_renameat => Some(Change::Rename),
         _ => None,
     }
+}
+
+/// Flags of a call that opens a file.
+fn open_flags(seen: &Notification) -> Option<i32> {
+    match i64::from(seen.number) {
+        libc::SYS_openat => Some(seen.args[2] as i32),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_open => Some(seen.args[1] as i32),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_creat => Some(libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC),
+        _ => None,
+    }
+}
+
+/// True for a call that can make a file or folder.
+fn makes(seen: &Notification) -> bool {
+    match change(seen) {
+        Some(Change::Make | Change::Link | Change::Rename) => true,
+        Some(Change::Write | Change::WriteItself) => {
+            open_flags(seen).is_some_and(|flags| flags & libc::O_CREAT != 0)
+        }
+        Some(Change::Remove) | None => false,
+    }
+}
+
+/// True for a call that makes a hard link to the file to which a link leads.
+fn follows_source(seen: &Notification) -> bool {
+    let follows = seen.args[4] & libc::AT_SYMLINK_FOLLOW as u64 != 0;
+    i64::from(seen.number) == libc::SYS_linkat && follows
 }
 
 /// True for a call that exchanges two files.
@@ -346,14 +403,14 @@ fn path_of(seen: &Notification) -> Option<PathBuf> {
     path_at(seen, folder, at)
 }
 
-/// Absolute path that a call renames.
-fn renamed_path(seen: &Notification) -> Option<PathBuf> {
+/// Absolute path that a call renames or makes a hard link to.
+fn old_path(seen: &Notification) -> Option<PathBuf> {
     match i64::from(seen.number) {
-        libc::SYS_renameat2 => path_at(seen, Some(0), 1),
+        libc::SYS_renameat2 | libc::SYS_linkat => path_at(seen, Some(0), 1),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_renameat => path_at(seen, Some(0), 1),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_rename => path_at(seen, None, 0),
+        libc::SYS_rename | libc::SYS_link => path_at(seen, None, 0),
         _ => None,
     }
 }
@@ -484,17 +541,24 @@ mod tests {
             (root.join(".git/hooks/pre-commit"), false),
             (root.join("file"), false),
         ] {
-            assert_eq!(only_landlock.refuses(&path), is_refused, "{path:?}");
+            let refusal = only_landlock.refusal(&path);
+            assert_eq!(
+                refusal,
+                is_refused.then_some(RefusalKind::Write),
+                "{path:?}"
+            );
         }
-        assert!(watched.refuses(Path::new("/etc/x")));
-        assert!(watched.refuses(&root.join(".git/hooks/pre-commit")));
+        let refusal = |path: &Path| watched.refusal(path);
+        assert_eq!(refusal(Path::new("/etc/x")), Some(RefusalKind::Write));
+        let hook = refusal(&root.join(".git/hooks/pre-commit"));
+        assert_eq!(hook, Some(RefusalKind::Protected));
         for fine in [
             root.join("file"),
             "/cache/x".into(),
             "/dev/null".into(),
             "/tmp/x".into(),
         ] {
-            assert!(!watched.refuses(&fine), "{}", fine.display());
+            assert_eq!(refusal(&fine), None, "{}", fine.display());
         }
         std::fs::create_dir(root.join(".vscode")).unwrap();
         assert_eq!(watched.planted(), [PathBuf::from(".vscode")]);
