@@ -305,7 +305,7 @@ fn refusals_are_reported_with_any_exit_code() {
             "[sandbox]\nmode = \"workspace-write\"\n",
         );
         user.write("work/.git/config", "");
-        let command = "(echo x > /etc/x; (cd /usr && mkdir new); echo x > .git/config; rm -f .git/config) 2> /dev/null; mkdir .vscode; echo y > file";
+        let command = "(echo x > $ROOT/outside/x; (cd $ROOT/outside && mkdir new); echo x > .git/config; rm -f .git/config) 2> /dev/null; mkdir .vscode; echo y > file";
         for tool in ["shell", "execute_command"] {
             let result = call(user, tool, &json!({"command": command}));
             let said = text(&result);
@@ -313,12 +313,9 @@ fn refusals_are_reported_with_any_exit_code() {
                 said.contains("SANDBOX: 5 things were refused (workspace-write, network off)"),
                 "{said}"
             );
-            let paths = [
-                "/etc/x".to_owned(),
-                "/usr/new".into(),
-                user.path("work/.git/config").display().to_string(),
-            ];
+            let paths = ["outside/x", "outside/new", "work/.git/config"];
             for path in paths {
+                let path = user.path(path).display().to_string();
                 assert!(said.contains(&format!("write  {path}")), "{path}: {said}");
             }
             assert!(said.contains("needs="), "{said}");
@@ -414,10 +411,11 @@ fn many_refusals_are_counted_and_bounded() {
             "state/config.toml",
             "[sandbox]\nmode = \"workspace-write\"\n",
         );
-        let command = "for i in $(seq 300); do { : > /etc/x$i; } 2> /dev/null; done; true";
+        let command = "for i in $(seq 300); do { : > $ROOT/outside/x$i; } 2> /dev/null; done; true";
         let said = text(&call(user, "shell", &json!({"command": command})));
         assert!(said.contains("300 things were refused"), "142: {said}");
-        assert_eq!(said.matches("write  /etc/x").count(), 20, "142");
+        let line = format!("write  {}", user.path("outside/x").display());
+        assert_eq!(said.matches(&line).count(), 20, "142");
     });
 }
 
@@ -428,7 +426,8 @@ fn refusals_are_in_the_audit_log_once() {
             "state/config.toml",
             "[sandbox]\nmode = \"workspace-write\"\n",
         );
-        let command = "echo x > /etc/refused-in-a-test; true";
+        let command = "echo x > $ROOT/outside/refused; true";
+        let refused_path = user.path("outside/refused").display().to_string();
         call(user, "shell", &json!({"command": command}));
         user.outside("while ! ls $ROOT/state/sessions/*/refused.audited > /dev/null 2>&1; do sleep 0.05; done");
         // The next daemon looks at the session again.
@@ -442,7 +441,7 @@ fn refusals_are_in_the_audit_log_once() {
         assert_eq!(refused.len(), 1, "{log}");
         assert_eq!(
             refused[0]["commands"],
-            json!(["write /etc/refused-in-a-test"]),
+            json!([format!("write {refused_path}")]),
             "{log}"
         );
         assert_eq!(
@@ -451,8 +450,8 @@ fn refusals_are_in_the_audit_log_once() {
             "{log}"
         );
         let shown = user.abide(&["audit", "--ruled"]).text;
-        let refused = "(refused by workspace-write, network off: 1: write /etc/refused-in-a-test)";
-        assert!(shown.contains(refused), "{shown}");
+        let refused = format!("(refused by workspace-write, network off: 1: write {refused_path})");
+        assert!(shown.contains(&refused), "{shown}");
         let verified = user.abide(&["audit", "--verify"]);
         assert_eq!(verified.code, 0, "{verified:?}");
     });

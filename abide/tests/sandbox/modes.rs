@@ -28,19 +28,35 @@ fn result_names_the_mechanism() {
 #[test]
 fn run_tells_what_was_refused_whatever_the_exit_code() {
     as_each_user(|user| {
+        user.outside("mkdir ../other");
+        let (first, second) = (user.path("outside"), user.path("other"));
+        let (first, second) = (first.display(), second.display());
         for (end, code) in [("true", 0), ("exit 3", 3)] {
-            let script = format!("echo x > /etc/abide-a; echo x > /usr/abide-b; {end}");
+            let script = format!("echo x > {first}/a; echo x > {second}/b; {end}");
             let ran = user.run(&script);
             assert_eq!(ran.code, code, "{ran:?}");
-            let told = "SANDBOX: 2 things were refused (workspace-write, network off)\n  write  /etc/abide-a\n  \
-                        write  /usr/abide-b\nTo permit it, set in [sandbox] of config.toml: write = [\"/etc\",\"/usr\"]\n";
-            assert!(ran.text.ends_with(told), "{ran:?}");
+            let told = format!(
+                "SANDBOX: 2 things were refused (workspace-write, network off)\n  write  {first}/a\n  write  {second}/b\n\
+                 To permit it, set in [sandbox] of config.toml: write = [\"{first}\",\"{second}\"]\n"
+            );
+            assert!(ran.text.ends_with(&told), "{ran:?}");
         }
-        let result = user.result(&SANDBOX, "echo x > /etc/abide-a; true");
+        let result = user.result(&SANDBOX, &format!("echo x > {first}/a; true"));
         let refused = result["refused"].as_str().unwrap_or_default();
-        assert!(refused.contains("  write  /etc/abide-a"), "{result}");
+        assert!(refused.contains(&format!("  write  {first}/a")), "{result}");
         let ran = user.run("true");
         assert_eq!((ran.code, ran.text.as_str()), (0, ""));
+    });
+}
+
+#[test]
+fn paths_that_the_user_cannot_write_outside_either_are_not_told() {
+    as_each_user(|user| {
+        let ran = user.run("echo x > /usr/share/abide-a; mkdir -p /usr/share/abide-b/c");
+        assert!(ran.code != 0, "{ran:?}");
+        let is_told = ran.text.contains("write  /usr/share/abide-a");
+        assert_eq!(is_told, user.is_root(), "{ran:?}");
+        assert_eq!(ran.text.contains("SANDBOX"), user.is_root(), "{ran:?}");
     });
 }
 

@@ -189,11 +189,12 @@ fn p192_results_of_all_tools_name_the_mechanism() {
 fn terminal_is_told_each_refusal_once() {
     as_each_user(|user| {
         user.write("state/config.toml", SANDBOXED);
-        let start = json!({"action": "start", "command": "echo x > /etc/first; exec bash --norc"});
+        let start =
+            json!({"action": "start", "command": "echo x > $ROOT/outside/first; exec bash --norc"});
         let started = call(user, "terminal_session", &start);
         let said = text(&started);
         assert!(said.contains("SANDBOX: 1 thing was refused"), "{said}");
-        assert!(said.contains("write  /etc/first"), "{said}");
+        assert!(said.contains("outside/first"), "{said}");
         let session = id(&started, "session_id");
         let send = |line: &str| {
             let fields = json!({"action": "send_input", "session_id": session, "input": line, "keys": ["enter"]});
@@ -201,7 +202,7 @@ fn terminal_is_told_each_refusal_once() {
         };
         let said = send("echo quiet");
         assert!(!said.contains("SANDBOX:"), "{said}");
-        let mut said = send("echo x > /etc/second");
+        let mut said = send("echo x > $ROOT/outside/second");
         let read = json!({
             "action": "read_output", "session_id": session, "until": "second: Read-only", "timeout_seconds": 60, "since": "0",
         });
@@ -211,7 +212,7 @@ fn terminal_is_told_each_refusal_once() {
             1,
             "{said}"
         );
-        assert!(said.contains("write  /etc/second"), "{said}");
+        assert!(said.contains("outside/second\n"), "{said}");
         let killed = json!({"action": "kill", "session_id": session});
         call(user, "terminal_session", &killed);
     });

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Mode as Permissions, OFlags};
+use rustix::fs::{Access, Mode as Permissions, OFlags};
 
 use super::gate::Listed;
 use super::git::Protected;
@@ -142,6 +142,14 @@ impl Watched {
         is_refused.then_some(RefusalKind::Write)
     }
 
+    /// True if this user could write the path outside the sandbox: else no permission would help. What does not exist is
+    /// made in the nearest folder that does.
+    fn could_write(&self, path: &Path) -> bool {
+        let there = path.ancestors().find(|path| path.exists());
+        path.starts_with(&self.plan.workspace.path)
+            || there.is_some_and(|path| rustix::fs::access(path, Access::WRITE_OK).is_ok())
+    }
+
     /// Refusal of a call that would make or change a protected name.
     fn refused_change(&self, seen: &Notification, path: &Path) -> Option<RefusedChange> {
         let (names, tid) = (&self.names, seen.pid);
@@ -243,7 +251,8 @@ impl Refusals {
         self.may_have_made |= makes(&seen);
         // `mkdir -p` attempts every folder of a path; one that exists is not refused.
         let is_there = |path: &Path| makes_folder(seen.number) && path.is_dir();
-        let path = path.filter(|path| is_valid && !is_there(path));
+        let path =
+            path.filter(|path| is_valid && !is_there(path) && self.watched.could_write(path));
         if let Some(path) = path
             && let Some(kind) = self.watched.refusal(&path)
         {
