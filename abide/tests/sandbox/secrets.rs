@@ -124,6 +124,10 @@ fn secrets_of_the_environment_are_not_inherited() {
             .env("SSH_AUTH_SOCK", "/tmp/agent")
             .env("LD_PRELOAD", "")
             .env("PLAIN_SETTING", "kept")
+            .env("PLAIN_URL", "https://me@host/a:b@c")
+            .env("GH_PAT", SECRET)
+            .env("SLACK_WEBHOOK_URL", SECRET)
+            .env("DATABASE_URL", format!("postgres://me:{SECRET}@host/db"))
             .args(["run", "--sandbox", "workspace-write", "--", "env"])
             .output()
             .expect("abide runs");
@@ -132,9 +136,33 @@ fn secrets_of_the_environment_are_not_inherited() {
             text.contains("PLAIN_SETTING=kept") && text.contains("ABIDE_SANDBOX=1"),
             "{text}"
         );
+        assert!(text.contains("PLAIN_URL=https://me@host/a:b@c"), "{text}");
         for gone in [SECRET, "SSH_AUTH_SOCK", "LD_PRELOAD", "ABIDE_DIR"] {
             assert!(!text.contains(gone), "56: {gone}: {text}");
         }
+    });
+}
+
+#[test]
+fn files_of_secrets_that_variables_name_are_hidden() {
+    as_each_user(|user| {
+        let (first, second) = (user.path("outside/one"), user.path("outside/two"));
+        let key = user.path("outside/key.json");
+        for name in ["outside/one", "outside/two", "outside/key.json"] {
+            user.write(name, SECRET);
+        }
+        let ran = user
+            .command(user.path("abide-program"))
+            .env(
+                "KUBECONFIG",
+                std::env::join_paths([&first, &second]).expect("a list"),
+            )
+            .env("GOOGLE_APPLICATION_CREDENTIALS", &key)
+            .args(["run", "--sandbox", "workspace-write", "--"])
+            .args(["sh", "-c", "cat $ROOT/outside/*; echo end"])
+            .output()
+            .expect("abide runs");
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "end\n", "{ran:?}");
     });
 }
 

@@ -122,6 +122,8 @@ impl SandboxSubject<'_> {
                 self.agent.0
             ));
         }
+        let mut hide = settings.hide;
+        hide.extend(self.secret_files(&workspace.path, &home));
         Ok(SandboxChoice::Plan(Box::new(Plan {
             at_least: settings.at_least.into(),
             mode,
@@ -130,7 +132,7 @@ impl SandboxSubject<'_> {
             home,
             layers,
             write: settings.write,
-            hide: settings.hide,
+            hide,
             own,
             layer_bytes: settings.layer_bytes,
         })))
@@ -169,6 +171,18 @@ impl SandboxSubject<'_> {
             .map(|address| address.port())
             .filter(|port| *port != 0)
             .collect()
+    }
+
+    /// Files of secrets that variables of the environment name.
+    fn secret_files(&self, workspace: &Path, home: &Path) -> Vec<PathBuf> {
+        let values =
+            (self.env.iter()).filter(|(name, _)| SECRET_FILES.iter().any(|known| name == known));
+        let paths = values.flat_map(|(_, value)| std::env::split_paths(value));
+        let paths = paths.filter(|path| !path.as_os_str().is_empty());
+        let paths = paths.map(|path| self.root.join(path));
+        // A folder around them would hide everything.
+        let is_around = |path: &PathBuf| workspace.starts_with(path) || home.starts_with(path);
+        paths.filter(|path| !is_around(path)).collect()
     }
 
     /// Folders of abide itself.
@@ -321,6 +335,15 @@ pub fn layers_of(paths: &Paths, agent: &str) -> PathBuf {
     paths.state.join(OWN_LAYERS).join(file_name(agent))
 }
 
+/// Variables that name files of secrets. Some name several, like `PATH`.
+const SECRET_FILES: [&str; 5] = [
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "KUBECONFIG",
+    "NETRC",
+    "PGPASSFILE",
+];
+
 /// Variables that lead out of a sandbox, or that only make sense outside. A sandboxed command does not inherit them.
 const LEADING_OUT: [&str; 17] = [
     "SSH_AUTH_SOCK",
@@ -350,21 +373,32 @@ pub fn confine_environment(sandbox: &SandboxChoice, env: &mut Vec<(OsString, OsS
         SandboxChoice::Off | SandboxChoice::Impossible(_) => return,
     };
     let is_behind_gate = plan.network.gate().is_some();
-    env.retain(|(name, _)| {
+    env.retain(|(name, value)| {
         let Some(name) = name.to_str() else {
             return false;
         };
+        let is_proxy = gate_plan::is_proxy_variable(name);
         let is_removed = LEADING_OUT.contains(&name)
             || name.starts_with("LD_")
             || name.starts_with("ABIDE_")
-            || is_behind_gate && gate_plan::is_proxy_variable(name)
-            || abide_output::mask::is_secret_name(name);
+            || is_behind_gate && is_proxy
+            || abide_output::mask::is_secret_name(name)
+            || !is_proxy && has_password(&value.to_string_lossy());
         !is_removed
     });
     env.push(("ABIDE_SANDBOX".into(), "1".into()));
     env.push(("TMPDIR".into(), "/tmp".into()));
     // A layered folder is another file system than a workspace in it.
     env.push(("GIT_DISCOVERY_ACROSS_FILESYSTEM".into(), "1".into()));
+}
+
+/// True for a text with a URL that has a user and a password.
+fn has_password(text: &str) -> bool {
+    text.split("://").skip(1).any(|rest| {
+        let end = rest.find(['/', '?', '#', ' ', '\n']).unwrap_or(rest.len());
+        let user = rest[..end].rsplit_once('@').map(|(user, _)| user);
+        user.is_some_and(|user| user.contains(':'))
+    })
 }
 
 #[cfg(test)]

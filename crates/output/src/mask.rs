@@ -26,6 +26,7 @@ const SECRET_NAMES: &[&str] = &[
     "DSN",
     "_PWD",
     "_PASS",
+    "WEBHOOK",
 ];
 /// Names with such a part that do not hold secrets.
 const PUBLIC_NAMES: &[&str] = &[
@@ -114,7 +115,7 @@ impl Mask {
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     !PUBLIC_NAMES.iter().any(|open| name.contains(open))
-        && SECRET_NAMES.iter().any(|part| name.contains(part))
+        && (name.ends_with("_PAT") || SECRET_NAMES.iter().any(|part| name.contains(part)))
 }
 
 /// Substrings, in upper or lower case, of which every token of a known format has at least one. Most texts have none.
