@@ -61,6 +61,32 @@ fn paths_that_the_user_cannot_write_outside_either_are_not_told() {
 }
 
 #[test]
+fn root_is_told_that_it_cannot_write_a_workspace_of_another_user() {
+    as_each_user(|user| {
+        if !user.is_root() {
+            return;
+        }
+        let work = user.path("work");
+        std::os::unix::fs::chown(&work, Some(65_534), Some(65_534)).expect("an owner");
+        let ran = user.run("touch file");
+        assert!(ran.code != 0 && !user.exists("work/file"), "{ran:?}");
+        let told = "belongs to another user (65534)";
+        assert!(
+            ran.text.contains(told) && ran.text.contains("run abide as that user"),
+            "{ran:?}"
+        );
+        let ran = user.run_in(&["--sandbox", "read-only"], "ls");
+        assert_eq!(ran.code, 0, "{ran:?}");
+        user.write("state/config.toml", "[sandbox]\nmode = \"read-only\"\n");
+        let said = user.abide(&["doctor"]).text;
+        assert!(said.contains(told), "{said}");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(&work, open).expect("permissions");
+        user.works("192", "touch file");
+    });
+}
+
+#[test]
 fn mechanism_is_remembered_by_the_next_daemon() {
     as_each_user(|user| {
         user.result(&SANDBOX, "true");

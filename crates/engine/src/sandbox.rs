@@ -2,6 +2,7 @@
 //! less than the settings allow, never for more.
 
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -106,6 +107,11 @@ impl SandboxSubject<'_> {
             Ok(workspace) => workspace,
             Err(why) => return impossible(why.to_string()),
         };
+        if mode == Mode::WorkspaceWrite
+            && let Some(why) = not_writable(&workspace.path)
+        {
+            return impossible(why.to_string());
+        }
         if let Some(path) = settings.write.iter().find(|path| touches_own(path, &own)) {
             let shown = path.display();
             return impossible(format!(
@@ -239,7 +245,7 @@ fn too_much(field: &str, asked: &str, allowed: SandboxMode) -> TooMuch {
 
 /// Reason why a folder cannot be a workspace.
 #[derive(Debug, thiserror::Error)]
-enum BadWorkspace {
+pub enum BadWorkspace {
     #[error("the workspace '{}' cannot be opened: {fault}", path.display())]
     NotOpened {
         path: PathBuf,
@@ -249,6 +255,9 @@ enum BadWorkspace {
     HoldsHome(PathBuf),
     #[error("the workspace '{}' belongs to the system; start abide in a project folder", .0.display())]
     OfSystem(PathBuf),
+    #[error("the workspace '{}' belongs to another user ({owner}), and root has no special rights in a sandbox, so no command could \
+             write there; run abide as that user, or use the mode `read-only`", path.display())]
+    NotWritable { path: PathBuf, owner: u32 },
     #[error("the workspace '{}' contains abide's own folder '{}', or is inside it; start abide in another folder", path.display(), own.display())]
     HoldsOwn { path: PathBuf, own: PathBuf },
 }
@@ -277,6 +286,20 @@ fn workspace(root: &Path, home: &Path, own: &[PathBuf]) -> Result<Folder, BadWor
         });
     }
     Ok(folder)
+}
+
+/// Reason why root cannot write a workspace in a sandbox, where it has no capabilities.
+pub fn not_writable(path: &Path) -> Option<BadWorkspace> {
+    let found = path.metadata().ok()?;
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    let is_of_group = found.gid() == 0 || groups.iter().any(|group| group.as_raw() == found.gid());
+    let is_writable = found.mode() & 0o002 != 0 || is_of_group && found.mode() & 0o020 != 0;
+    let owner = found.uid();
+    let is_root = rustix::process::getuid().is_root();
+    (is_root && owner != 0 && !is_writable).then(|| BadWorkspace::NotWritable {
+        path: path.to_owned(),
+        owner,
+    })
 }
 
 /// True if one path is inside the other.

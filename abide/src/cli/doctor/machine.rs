@@ -9,6 +9,7 @@ use abide_core::SandboxedBy;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{Config, Containment, Paths, SandboxConfig};
 use abide_engine::peer::can_name_callers;
+use abide_engine::sandbox::not_writable;
 use abide_session::sandbox::{OWN_LAYERS, Probed, probe, stored_layers};
 use rustix::process::{Resource, Rlimit, getrlimit};
 
@@ -39,7 +40,16 @@ pub fn check(paths: &Paths, config: &Config) -> Vec<Finding> {
     findings.extend(future_files(paths));
     findings.extend(layers(&paths.state));
     findings.extend(callers(can_name_callers()));
+    findings.extend(workspace(&config.sandbox));
     findings
+}
+
+/// Folder in which the check runs, if it is the workspace of a sandbox in which root could write nothing.
+fn workspace(config: &SandboxConfig) -> Option<Finding> {
+    let folder = std::env::current_dir().ok()?;
+    let why = not_writable(&folder).filter(|_| config.is_used())?;
+    let next = "run abide as the user to whom the folder belongs";
+    Some(Finding::warning("workspace", why.to_string(), next))
 }
 
 /// Layers of sandboxes that take much room. The kernel has no limit for them.
