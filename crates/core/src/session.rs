@@ -304,7 +304,7 @@ pub enum Gap {
     Processes,
     /// Not all repositories inside the workspace were found.
     NestedRepositories,
-    /// Protected names that do not exist in the workspace can be made.
+    /// Protected names that do not exist in the workspace can be made, and those that are replaced outside can be written.
     AbsentNames,
 }
 
@@ -428,7 +428,8 @@ impl Gap {
                 "the workspace has too many folders to find all repositories in it; hooks of some can be written"
             }
             Gap::AbsentNames => {
-                "protected names that do not exist in the workspace can be made; the result tells those that were"
+                "protected names that do not exist in the workspace can be made, which the result tells, and those that are \
+                 replaced outside can be written"
             }
         }
     }
