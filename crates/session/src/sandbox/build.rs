@@ -273,7 +273,9 @@ fn assemble(plan: &Plan, trees: Trees, found: Found) -> Result<(Vec<PathBuf>, bo
     }
     for path in &git.read_only {
         let is_below = |root: &PathBuf| path.starts_with(root);
-        if layered.iter().any(is_below) && !plan.write.iter().any(is_below) {
+        // The agent may have removed it in its layer.
+        let is_seen = layered.iter().any(is_below) && rules::exists(path);
+        if is_seen && !plan.write.iter().any(is_below) {
             freeze(path)?;
         }
     }
