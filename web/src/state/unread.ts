@@ -3,6 +3,7 @@
 import { useEffect } from 'react';
 import type { Message } from '../wire';
 import { now } from './clock';
+import { loaded } from './live';
 import { stateCache } from './state-cache';
 import type { KeyedStore } from './keyed-store';
 import { messagesRead, setMessagesRead } from './prefs';
@@ -13,21 +14,26 @@ function ids(store: KeyedStore<Message>): string[] {
   return [...store.all()].map((message) => message.message_id);
 }
 
-function newestOf(): number {
-  let newest = 0;
-  for (const { created_at } of stateCache.messages.all()) newest = Math.max(newest, created_at);
-  return newest;
+/**
+ * The time up to which messages are read: `read` or a later one. On the first visit there are no unread messages; `null`
+ * until the daemon's clock is known, since the one of this machine may be ahead.
+ */
+export function readUntil(read: number | null, looking: boolean, messages: Iterable<Message>, isLoaded: boolean): number | null {
+  if (read === null ? !isLoaded : !looking) return read;
+  let until = read ?? now();
+  for (const { created_at } of messages) until = Math.max(until, created_at);
+  return until;
 }
 
 /** The number of unread messages; `looking`: the messages view is open. */
 export function useUnread(looking: boolean): number {
   const messages = useIds(stateCache.messages, ids);
   const read = useValue(messagesRead);
+  const isLoaded = useValue(loaded);
   useEffect(() => {
-    // On the first visit there are no unread messages.
-    if (read === null) setMessagesRead(Math.max(newestOf(), now()));
-    else if (looking && newestOf() > read) setMessagesRead(newestOf());
-  }, [read, looking, messages]);
+    const until = readUntil(read, looking, stateCache.messages.all(), isLoaded);
+    if (until !== null && until !== read) setMessagesRead(until);
+  }, [read, looking, messages, isLoaded]);
   if (looking || read === null) return 0;
   return messages.filter((id) => (stateCache.messages.get(id)?.created_at ?? 0) > read).length;
 }
