@@ -18,7 +18,7 @@ export const daemon = new Value<Hello | null>(null);
 /** Set once the lists have been fetched. */
 export const loaded = new Value(false);
 
-/** Timeout of the event stream, in milliseconds. The daemon sends a keep-alive every 15 seconds. */
+/** Timeout of the event stream and of a request for the status, in milliseconds. The daemon sends a keep-alive every 15 seconds. */
 const SILENCE = 40_000;
 const FIRST_PAUSE = 300;
 const LONGEST_PAUSE = 10_000;
@@ -120,13 +120,14 @@ async function follow(signal: AbortSignal, onLive: () => void): Promise<void> {
   };
   signal.addEventListener('abort', end, { once: true });
   reconnect = end;
+  stateCache.fetchUntil(own.signal);
   try {
     const parser = new EventParser();
     const take = (text: string) => {
       for (const event of parser.take(text)) handleEvent(event, live, end);
     };
     // A browser does not say why a WebSocket was refused; a plain request does.
-    if (!(await listen(take, own.signal))) await get('/v1/status', own.signal);
+    if (!(await listen(take, own.signal))) await get('/v1/status', AbortSignal.any([own.signal, AbortSignal.timeout(SILENCE)]));
   } finally {
     signal.removeEventListener('abort', end);
     own.abort();

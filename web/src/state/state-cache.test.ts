@@ -243,6 +243,29 @@ test('a pulse after the end of its session is ignored', () => {
   expect(stateCache.pulses.get('a')).toBeUndefined();
 });
 
+/** A daemon that never answers, as on a connection that is lost. */
+function hangingDaemon(): void {
+  vi.stubGlobal('fetch', (_: string, { signal }: RequestInit) => {
+    return new Promise((_, failed) => signal?.addEventListener('abort', () => failed(new Error('aborted'))));
+  });
+}
+
+test('lists of a lost connection are not waited for', async () => {
+  const stateCache = new StateCache(() => undefined);
+  const lost = new AbortController();
+  stateCache.fetchUntil(lost.signal);
+  hangingDaemon();
+  const hanging = Promise.allSettled([stateCache.load(), stateCache.reloadTimers()]);
+  lost.abort();
+  daemon({ '/v1/timers': { timers: [timer('a')], next: null, total: 1 } }, Promise.resolve());
+  stateCache.fetchUntil(new AbortController().signal);
+  await stateCache.load();
+  expect(stateCache.timers.get('a')?.status).toBe('running');
+  stateCache.timers.remove('a');
+  await Promise.race([stateCache.reloadTimers(), until(() => stateCache.timers.get('a') !== undefined)]);
+  expect((await hanging).map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+});
+
 test('a question without an event is announced when the lists are fetched again', async () => {
   const asked = (id: string) => ({ question_id: id, question: '?', command: 'x' });
   const stateCache = new StateCache(() => undefined);

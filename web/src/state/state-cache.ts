@@ -47,18 +47,6 @@ interface Page {
   total?: number;
 }
 
-/** Fetches all pages of a list. */
-async function allPages<T>(path: string, query: Record<string, string | boolean>, field: string): Promise<T[]> {
-  const all: T[] = [];
-  let after: string | undefined;
-  do {
-    const page: Page & Record<string, unknown> = await get(withQuery(path, { ...query, limit: PAGE, after }));
-    all.push(...((page[field] ?? []) as T[]));
-    after = page.next ?? undefined;
-  } while (after);
-  return all;
-}
-
 export class StateCache {
   readonly sessions: KeyedStore<CachedSession>;
   readonly pulses: KeyedStore<Pulse>;
@@ -76,6 +64,8 @@ export class StateCache {
   olderMessages: string | null = null;
   /** For each fetch in progress: the keys that events have updated since it began. */
   private readonly readings = new Set<Set<string>>();
+  /** Aborts when the connection is lost. */
+  private signal: AbortSignal | undefined;
   private loading: Promise<void> | undefined;
   private again = false;
   private endedSessions = 0;
@@ -98,15 +88,41 @@ export class StateCache {
     this.onQuestion = act;
   }
 
+  /**
+   * Sets the signal that ends the fetches of lists: a request whose connection is lost may never be answered. Fetches
+   * of the connection before are no longer waited for.
+   */
+  fetchUntil(signal: AbortSignal): void {
+    this.signal = signal;
+    this.loading = this.readingTimers = undefined;
+    this.again = this.timersAgain = false;
+  }
+
+  private get<T>(path: string): Promise<T> {
+    return get<T>(path, this.signal);
+  }
+
+  /** Fetches all pages of a list. */
+  private async allPages<T>(path: string, query: Record<string, string | boolean>, field: string): Promise<T[]> {
+    const all: T[] = [];
+    let after: string | undefined;
+    do {
+      const page: Page & Record<string, unknown> = await this.get(withQuery(path, { ...query, limit: PAGE, after }));
+      all.push(...((page[field] ?? []) as T[]));
+      after = page.next ?? undefined;
+    } while (after);
+    return all;
+  }
+
   /** Fetches only what the first view shows. `load` has to follow. */
   first(): Promise<void> {
     return this.reading(async (newer) => {
       const [questions, running, recent, timers, messages] = await Promise.all([
-        get<{ questions: Question[] }>('/v1/questions'),
-        get<Page & { sessions: Session[] }>(withQuery('/v1/sessions', { tails: true, limit: FIRST })),
-        get<Page & { sessions: Session[] }>(withQuery('/v1/sessions', { include_ended: true, limit: FIRST })),
-        get<Page & { timers: Timer[] }>(withQuery('/v1/timers', { sort: 'remaining', limit: FIRST })),
-        get<Page & { messages: Message[] }>(withQuery('/v1/messages', { limit: FIRST })),
+        this.get<{ questions: Question[] }>('/v1/questions'),
+        this.get<Page & { sessions: Session[] }>(withQuery('/v1/sessions', { tails: true, limit: FIRST })),
+        this.get<Page & { sessions: Session[] }>(withQuery('/v1/sessions', { include_ended: true, limit: FIRST })),
+        this.get<Page & { timers: Timer[] }>(withQuery('/v1/timers', { sort: 'remaining', limit: FIRST })),
+        this.get<Page & { messages: Message[] }>(withQuery('/v1/messages', { limit: FIRST })),
       ]);
       if (this.timesRead.get() > 0) return;
       this.questions.replace(questions.questions, newer);
@@ -126,15 +142,14 @@ export class StateCache {
       return this.loading;
     }
     const work = async () => {
-      try {
-        await this.readOnce();
-        while (this.takeAgain()) await this.readOnce();
-      } finally {
-        this.loading = undefined;
-      }
+      await this.readOnce();
+      while (this.takeAgain()) await this.readOnce();
     };
-    this.loading = work();
-    return this.loading;
+    const loading = work().finally(() => {
+      if (this.loading === loading) this.loading = undefined;
+    });
+    this.loading = loading;
+    return loading;
   }
 
   private takeAgain(): boolean {
@@ -177,11 +192,11 @@ export class StateCache {
 
   private async read(newer: Set<string>): Promise<void> {
     const [questions, running, recent, timers, messages] = await Promise.all([
-      get<{ questions: Question[] }>('/v1/questions'),
-      allPages<Session>('/v1/sessions', { tails: true }, 'sessions'),
-      get<Page & { sessions: Session[] }>(withQuery('/v1/sessions', { include_ended: true, limit: RECENT })),
+      this.get<{ questions: Question[] }>('/v1/questions'),
+      this.allPages<Session>('/v1/sessions', { tails: true }, 'sessions'),
+      this.get<Page & { sessions: Session[] }>(withQuery('/v1/sessions', { include_ended: true, limit: RECENT })),
       this.openTimers(),
-      get<Page & { messages: Message[] }>(withQuery('/v1/messages', { limit: RECENT })),
+      this.get<Page & { messages: Message[] }>(withQuery('/v1/messages', { limit: RECENT })),
     ]);
     const unannounced = questions.questions.filter(({ question_id }) => !newer.has(question_id) && !this.questions.get(question_id));
     this.questions.replace(questions.questions, newer);
@@ -204,7 +219,7 @@ export class StateCache {
 
   /** Timers that have not ended. If there are too many: those that are due next. */
   private async openTimers(): Promise<Timer[]> {
-    const first = await get<Page & { timers: Timer[] }>(withQuery('/v1/timers', { limit: PAGE }));
+    const first = await this.get<Page & { timers: Timer[] }>(withQuery('/v1/timers', { limit: PAGE }));
     const total = first.total ?? 0;
     const all: Timer[] = [];
     const query = total > MAX_TIMERS ? { sort: 'remaining' } : {};
@@ -219,7 +234,7 @@ export class StateCache {
   }
 
   private timerPage(query: Record<string, string>, after: string | undefined): Promise<Page & { timers: Timer[] }> {
-    return get(withQuery('/v1/timers', { ...query, limit: PAGE, after }));
+    return this.get(withQuery('/v1/timers', { ...query, limit: PAGE, after }));
   }
 
   /** Stores the pulse that a list of sessions contains for a running session. */
@@ -243,7 +258,7 @@ export class StateCache {
     if (!after) return false;
     this.olderSessions = null;
     const path = withQuery('/v1/sessions', { include_ended: true, limit: PAGE, after });
-    const page = await this.older(get<Page & { sessions: Session[] }>(path), () => (this.olderSessions = after));
+    const page = await this.older(this.get<Page & { sessions: Session[] }>(path), () => (this.olderSessions = after));
     if (!page) return false;
     for (const session of page.sessions) if (!this.sessions.get(session.session_id)) this.sessions.put(session);
     this.olderSessions = page.next ?? null;
@@ -255,7 +270,7 @@ export class StateCache {
     if (!after) return;
     this.olderMessages = null;
     const path = withQuery('/v1/messages', { limit: PAGE, after });
-    const page = await this.older(get<Page & { messages: Message[] }>(path), () => (this.olderMessages = after));
+    const page = await this.older(this.get<Page & { messages: Message[] }>(path), () => (this.olderMessages = after));
     if (!page) return;
     for (const message of page.messages) if (!this.messages.get(message.message_id)) this.messages.put(message);
     this.olderMessages = page.next ?? null;
@@ -283,18 +298,17 @@ export class StateCache {
       return this.readingTimers;
     }
     const work = async () => {
-      try {
-        do {
-          this.timersAgain = false;
-          await this.readTimersOnce();
-          await new Promise((done) => setTimeout(done, TIMERS_EVERY));
-        } while (this.wantsTimersAgain());
-      } finally {
-        this.readingTimers = undefined;
-      }
+      do {
+        this.timersAgain = false;
+        await this.readTimersOnce();
+        await new Promise((done) => setTimeout(done, TIMERS_EVERY));
+      } while (this.wantsTimersAgain());
     };
-    this.readingTimers = work();
-    return this.readingTimers;
+    const reading = work().finally(() => {
+      if (this.readingTimers === reading) this.readingTimers = undefined;
+    });
+    this.readingTimers = reading;
+    return reading;
   }
 
   private wantsTimersAgain(): boolean {
