@@ -176,20 +176,32 @@ export default function Terminal({ id, silent }: Props) {
       };
       ws.onclose = (event) => {
         if (socket.current === ws) socket.current = null;
-        if (over || event.code === 1000) return;
-        lost = true;
-        setState('broken');
-        terminal.options.disableStdin = true;
-        timer = setTimeout(open, pauseBefore(tries));
-        tries += 1;
+        if (event.code !== 1000) lose();
       };
     };
+    const lose = () => {
+      if (over) return;
+      lost = true;
+      setState('broken');
+      terminal.options.disableStdin = true;
+      timer = setTimeout(open, pauseBefore(tries));
+      tries += 1;
+    };
     open();
-    // The terminal reconnects as soon as the page has reconnected.
     const leave = connection.subscribe(() => {
-      if (connection.get().state !== 'live' || timer === undefined) return;
-      clearTimeout(timer);
-      open();
+      const { state } = connection.get();
+      const ws = socket.current;
+      if (state === 'live' && timer !== undefined) {
+        // The terminal reconnects as soon as the page has reconnected.
+        clearTimeout(timer);
+        open();
+      } else if (state === 'broken' && ws) {
+        // The terminal may be silent for hours; that its connection is dead as well shows in the one of the page only.
+        ws.onmessage = ws.onclose = null;
+        ws.close();
+        socket.current = null;
+        lose();
+      }
     });
 
     const send = (bytes: Uint8Array<ArrayBuffer>) => {
