@@ -142,6 +142,8 @@ export interface LogLine {
 
 /** Consecutive lines of a log. */
 export interface LogLines {
+  /** Bytes missing from the log so far. When there are more than before, the lines after them have other numbers. */
+  dropped: number;
   /** Lines in order; fewer than requested if they are long. */
   lines: LogLine[];
   /** Number of lines in the log so far. A last line without a newline counts. */

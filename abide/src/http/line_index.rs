@@ -57,6 +57,11 @@ impl LineIndex {
         self.line - 1 + u64::from(self.begun)
     }
 
+    /// Bytes missing from the log. Numbers of lines are those of other lines when it has changed.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     /// Last mark at or before a line.
     pub fn mark_before(&self, line: u64) -> Mark {
         let after = self.marks.partition_point(|mark| mark.line <= line);

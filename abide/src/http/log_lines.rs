@@ -70,6 +70,7 @@ pub async fn lines(
                 .map(|line| line.shown(&mask, pattern.as_ref()))
                 .collect(),
             total: index.total(),
+            dropped: index.dropped(),
         })
     });
     Ok(JsonResponse(read.await??))

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::Abide;
+use crate::harness::{Abide, feed};
 
 const PERSON: &str = "abide-person: true\r\n";
 
@@ -127,4 +127,35 @@ fn numbers_of_lines_are_those_of_the_whole_log_everywhere() {
         let found = found["text"].as_str().expect("a text");
         assert!(found.contains(&format!("{number}:{error}")), "{found}");
     }
+}
+
+#[test]
+fn lines_of_a_log_beyond_its_quota_say_when_they_have_other_numbers() {
+    let abide = Abide::with("log_quota = 1048576\n");
+    let fifo = abide.fifo("go");
+    // Lines of 8 bytes.
+    let script = format!(
+        "seq -w 1 1000000 | head -n 200000; cat {}; seq -w 1 1000000 | tail -n 800000",
+        fifo.display()
+    );
+    let body = json!({"command": script, "pty": false});
+    let (_, run) = abide.ask("POST /v1/sessions", PERSON, &body);
+    let session = session_of(&run);
+    let end = format!("GET /v1/sessions/{session}/log?follow=true&from=1599992&to=1600000");
+    assert_eq!(abide.open(&end, PERSON, "").rest(), "0200000\n");
+    let before = get(&abide, session, "lines?limit=1");
+    feed(&fifo, "");
+    let ended = abide.ended(session);
+    let after = get(&abide, session, "lines?limit=1");
+    let dropped = |page: &Value| page["dropped"].as_u64().expect("a number");
+    assert!(dropped(&before) > 0, "{before}");
+    assert!(dropped(&after) > dropped(&before), "{after}");
+    assert_eq!(after["dropped"], ended["bytes_dropped"]);
+    let last = |page: &Value| {
+        let line = get(&abide, session, &format!("lines?from={}", page["total"]));
+        line["lines"][0]["text"].clone()
+    };
+    assert_eq!(last(&after), "1000000");
+    // The line with this number was the last one, and is another one now or none.
+    assert_ne!(last(&before), "0200000");
 }

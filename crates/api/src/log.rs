@@ -12,6 +12,8 @@ pub struct LogLines {
     pub lines: Vec<LogLine>,
     /// Number of lines in the log so far. A last line without a newline counts.
     pub total: u64,
+    /// Bytes missing from the log so far. When there are more than before, the lines after them have other numbers.
+    pub dropped: u64,
 }
 
 /// A line of a log.

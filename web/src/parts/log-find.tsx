@@ -14,6 +14,8 @@ interface Props {
   regex: boolean;
   pattern: string;
   total: number | null;
+  /** Bytes missing from the log. */
+  dropped: number;
   /** The current line, if one is chosen. */
   current: number | null;
   /** The line at which a search begins. */
@@ -25,10 +27,10 @@ interface Props {
   onShow: (line: number) => void;
 }
 
-export function LogFind({ id, text, regex, pattern, total, current, start, jump, onTyped, onValid, onShow }: Props) {
+export function LogFind({ id, text, regex, pattern, total, dropped, current, start, jump, onTyped, onValid, onShow }: Props) {
   const [, setText] = useParam('find');
   const [, setRegex] = useParam('regex');
-  const { found, fault, more } = useLogSearch(id, pattern, total);
+  const { found, fault, more } = useLogSearch(id, pattern, total, dropped);
   const place = found && current !== null ? found.lines.indexOf(current) : -1;
 
   // The first response to a pattern goes to the next match from the current position.

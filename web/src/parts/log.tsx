@@ -63,7 +63,7 @@ export default function Log({ id, live, bytes }: Props) {
   // An invalid pattern is refused by the search; the lines are shown without highlights.
   const [valid, setValid] = useState('');
   const pages = useLogPages(id, valid === pattern ? pattern : '', bytes, live);
-  const { total, fault } = pages;
+  const { total, dropped, fault } = pages;
   const wrap = useValue(logWrap);
   const times = useValue(logTimes);
   const chosen = parseLines(useValue(fragment));
@@ -91,6 +91,7 @@ export default function Log({ id, live, bytes }: Props) {
           regex={regex === '1'}
           pattern={pattern}
           total={total}
+          dropped={dropped}
           current={chosen?.[0] ?? null}
           start={() => chosen?.[0] ?? list.current?.first() ?? 1}
           jump={typed || chosen === null}

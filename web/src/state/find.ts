@@ -32,14 +32,20 @@ export function placeFrom(lines: readonly number[], line: number): number {
   return place < 0 ? 0 : place;
 }
 
-/** Searches a log for a pattern, and again when the log has grown. */
-export function useLogSearch(id: string, pattern: string, total: number | null): { found: SearchResult | null; fault: string; more: () => Promise<SearchResult | null> } {
+interface LogSearch {
+  found: SearchResult | null;
+  fault: string;
+  more: () => Promise<SearchResult | null>;
+}
+
+/** Searches a log for a pattern, and again when the log has grown or its lines have other numbers. */
+export function useLogSearch(id: string, pattern: string, total: number | null, dropped: number): LogSearch {
   const [found, setFound] = useState<SearchResult | null>(null);
   const [fault, setFault] = useState('');
   const searched = useRef('');
   const known = total !== null;
   // Throttled while the log grows.
-  const settled = useThrottled(total ?? 0, AGAIN);
+  const settled = useThrottled(`${total ?? 0} ${dropped}`, AGAIN);
   useEffect(() => {
     if (pattern === '' || !known) return;
     const stop = new AbortController();
@@ -78,12 +84,18 @@ export function useLogSearch(id: string, pattern: string, total: number | null):
   return { found: current, fault: pattern === '' ? '' : fault, more };
 }
 
-function useThrottled(value: number, every: number): number {
+/** The value as it was at most `every` milliseconds ago, however often it changes. */
+function useThrottled<T>(value: T, every: number): T {
   const [settled, setSettled] = useState(value);
+  const latest = useRef(value);
   useEffect(() => {
-    if (value === settled) return;
-    const timer = setTimeout(() => setSettled(value), every);
+    latest.current = value;
+  }, [value]);
+  const isBehind = value !== settled;
+  useEffect(() => {
+    if (!isBehind) return;
+    const timer = setTimeout(() => setSettled(latest.current), every);
     return () => clearTimeout(timer);
-  }, [value, settled, every]);
+  }, [isBehind, settled, every]);
   return settled;
 }

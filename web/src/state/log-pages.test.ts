@@ -7,12 +7,12 @@ function line(number: number, text = `line ${number}`): LogLine {
 }
 
 /** A log of this many lines that returns at most `most` per request, and the requests it received. */
-function log(total: () => number, most = PAGE) {
+function log(total: () => number, most = PAGE, dropped = () => 0) {
   const asked: number[] = [];
   const read = (from: number, limit: number): Promise<LogLines> => {
     asked.push(from);
     const count = Math.max(0, Math.min(limit, most, total() - from + 1));
-    return Promise.resolve({ lines: Array.from({ length: count }, (_, n) => line(from + n)), total: total() });
+    return Promise.resolve({ lines: Array.from({ length: count }, (_, n) => line(from + n)), total: total(), dropped: dropped() });
   };
   return { asked, read };
 }
@@ -99,10 +99,75 @@ describe('LogPages', () => {
     const pages = new LogPages(read);
     pages.refresh();
     await settled();
-    pages.use((from) => Promise.resolve({ lines: from === 1 ? [line(1, 'marked')] : [], total: 10 }));
+    pages.use((from) => Promise.resolve({ lines: from === 1 ? [line(1, 'marked')] : [], total: 10, dropped: 0 }));
     expect(pages.line(1)?.text).toBe('line 1');
     pages.want(1, 1);
     await settled();
     expect(pages.line(1)?.text).toBe('marked');
+  });
+
+  it('takes the smaller length and the other numbers after the quota has dropped lines', async () => {
+    let total = 1_100;
+    let dropped = 0;
+    const { asked, read } = log(() => total, PAGE, () => dropped);
+    const pages = new LogPages((from, limit) =>
+      read(from, limit).then((page) => ({ ...page, lines: page.lines.map(({ number }) => line(number, `${dropped} ${number}`)) })),
+    );
+    // As the view does after every change.
+    pages.subscribe(() => pages.want(901, 1_100));
+    pages.refresh();
+    await settled();
+    expect([pages.total, pages.line(1_000)?.text, pages.line(1_100)?.text]).toEqual([1_100, '0 1000', '0 1100']);
+    total = 1_000;
+    dropped = 900;
+    asked.length = 0;
+    pages.refresh();
+    await settled();
+    expect([pages.total, pages.line(1_000)?.text, pages.line(1_100)]).toEqual([1_000, '900 1000', undefined]);
+    expect(asked).toEqual([1_001, 501]);
+  });
+
+  it('does not fetch a page again that was short for the length in its own response', async () => {
+    const asked: number[] = [];
+    const pages = new LogPages((from) => {
+      asked.push(from);
+      return Promise.resolve({ lines: from === 1 ? [line(1)] : [], total: 10, dropped: 0 });
+    });
+    pages.subscribe(() => pages.want(1, 10));
+    pages.refresh();
+    await settled();
+    expect(asked).toEqual([1, 2]);
+  });
+
+  it('ignores a response from before the quota dropped lines', async () => {
+    let dropped = 0;
+    let answer: (() => void) | null = null;
+    const { read } = log(() => 1_100 - dropped, PAGE, () => dropped);
+    const pages = new LogPages((from, limit) => {
+      const response = read(from, limit);
+      return from === 501 && dropped === 0 ? new Promise((done) => (answer = () => done(response))) : response;
+    });
+    pages.refresh();
+    await settled();
+    pages.want(501, 501);
+    dropped = 100;
+    pages.refresh();
+    await settled();
+    (answer as unknown as () => void)();
+    await settled();
+    expect([pages.total, pages.dropped, pages.line(501)]).toEqual([1_000, 100, undefined]);
+  });
+
+  it('fetches a page from its begin when the quota drops lines between two of its parts', async () => {
+    let dropped = 0;
+    const { asked, read } = log(() => 450, 200, () => dropped);
+    const pages = new LogPages((from, limit) => {
+      if (from === 201) dropped = 1;
+      return read(from, limit);
+    });
+    pages.refresh();
+    await settled();
+    expect(asked).toEqual([1, 201, 1, 201, 401]);
+    expect(pages.line(450)?.number).toBe(450);
   });
 });

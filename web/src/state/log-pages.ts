@@ -10,15 +10,31 @@ const HELD = 40;
 
 export type ReadLines = (from: number, limit: number) => Promise<LogLines>;
 
+/** Reads a page. One of long lines is returned in parts. */
+async function readPage(read: ReadLines, page: number): Promise<LogLines> {
+  const first = page * PAGE + 1;
+  let part = await read(first, PAGE);
+  const { lines, dropped } = part;
+  while (part.lines.length > 0 && lines.length < PAGE && first + lines.length <= part.total) {
+    part = await read(first + lines.length, PAGE - lines.length);
+    // The lines of the parts were numbered differently.
+    if (part.dropped !== dropped) return readPage(read, page);
+    lines.push(...part.lines);
+  }
+  return { ...part, lines };
+}
+
 export class LogPages {
   /** Lines in the log; `null`: not known yet. */
   total: number | null = null;
+  /** Bytes missing from the log. When the quota drops more, lines have other numbers. */
+  dropped = 0;
   fault: unknown = null;
   /** Increases with every change. */
   version = 0;
-  private readonly pages = new Map<number, LogLine[]>();
+  private readonly pages = new Map<number, LogLines>();
   /** Pages without the highlights of the current search, shown until they are fetched again. */
-  private stale = new Map<number, LogLine[]>();
+  private stale = new Map<number, LogLines>();
   private reading = new Set<number>();
   private refreshing = false;
   private again = false;
@@ -35,7 +51,7 @@ export class LogPages {
   line(number: number): LogLine | undefined {
     const page = Math.floor((number - 1) / PAGE);
     const place = (number - 1) % PAGE;
-    return this.pages.get(page)?.[place] ?? this.stale.get(page)?.[place];
+    return this.pages.get(page)?.lines[place] ?? this.stale.get(page)?.lines[place];
   }
 
   /** Replaces the fetch function. Cached lines are shown until they are fetched again. */
@@ -52,14 +68,15 @@ export class LogPages {
     if (this.total === null || this.fault !== null) return;
     const last = Math.min(to, this.total);
     for (let page = Math.floor((Math.max(1, from) - 1) / PAGE); page * PAGE < last; page += 1) {
-      const lines = this.pages.get(page);
-      if (lines) {
+      const cached = this.pages.get(page);
+      if (cached) {
         // Marks the page as the one used last.
         this.pages.delete(page);
-        this.pages.set(page, lines);
+        this.pages.set(page, cached);
       }
-      const whole = Math.min(PAGE, this.total - page * PAGE);
-      if ((lines?.length ?? 0) < whole) void this.fetch(page);
+      // A page is fetched again only after the log has grown, whatever its response contained.
+      const isComplete = cached && (cached.lines.length === PAGE || cached.total === this.total);
+      if (!isComplete) void this.fetch(page);
     }
   }
 
@@ -84,28 +101,10 @@ export class LogPages {
     if (reading.has(page) && !anyway) return;
     reading.add(page);
     try {
-      const first = page * PAGE + 1;
-      const lines: LogLine[] = [];
-      let total: number;
-      // A page of long lines is returned in parts.
-      do {
-        const part = await read(first + lines.length, PAGE - lines.length);
-        if (read !== this.read) return;
-        lines.push(...part.lines);
-        total = part.total;
-        if (part.lines.length === 0) break;
-      } while (lines.length < PAGE && first + lines.length <= total);
-      // A log only grows: a smaller number is that of an older response.
-      this.total = Math.max(this.total ?? 0, total);
+      const response = await readPage(read, page);
+      if (read !== this.read) return;
       this.fault = null;
-      this.pages.delete(page);
-      this.pages.set(page, lines);
-      this.stale.delete(page);
-      for (const oldest of this.pages.keys()) {
-        if (this.pages.size <= HELD) break;
-        this.pages.delete(oldest);
-      }
-      while (this.stale.size > HELD) this.stale.delete(this.stale.keys().next().value as number);
+      if (this.takeExtent(response)) this.store(page, response);
     } catch (fault) {
       if (read !== this.read) return;
       this.fault = fault;
@@ -113,6 +112,31 @@ export class LogPages {
       reading.delete(page);
     }
     this.changed();
+  }
+
+  private store(page: number, response: LogLines): void {
+    this.pages.delete(page);
+    this.pages.set(page, response);
+    this.stale.delete(page);
+    for (const oldest of this.pages.keys()) {
+      if (this.pages.size <= HELD) break;
+      this.pages.delete(oldest);
+    }
+    while (this.stale.size > HELD) this.stale.delete(this.stale.keys().next().value as number);
+  }
+
+  /** Takes the length of the log from a response. Returns `false` if the response is older than the cached lines. */
+  private takeExtent({ total, dropped }: LogLines): boolean {
+    if (this.total !== null && dropped < this.dropped) return false;
+    if (dropped > this.dropped) {
+      this.pages.clear();
+      this.stale.clear();
+      this.total = null;
+    }
+    this.dropped = dropped;
+    // With the same numbers a log only grows: a smaller number is that of an older response.
+    this.total = Math.max(this.total ?? 0, total);
+    return true;
   }
 
   /** Tries again after an error. */
