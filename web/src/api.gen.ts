@@ -124,7 +124,7 @@ export interface Hello {
 export interface LogLine {
   /** Arrival of its first byte, in Unix milliseconds. */
   at: number;
-  /** Bytes left out at the end of a long line. */
+  /** Bytes left out in the middle of a long line, where `text` says so. */
   cut?: number;
   /** Parts of the text that match `pattern`. */
   matches?: LogRange[];

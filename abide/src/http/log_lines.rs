@@ -6,7 +6,7 @@ use abide_api::{LogLine, LogLines, LogMatches, LogRange, LogStream};
 use abide_core::Millis;
 use abide_output::mask::Mask;
 use axum::extract::{Path, State as Shared};
-use memchr::memchr;
+use memchr::{memchr, memrchr};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -21,7 +21,7 @@ use abide_engine::clock::SystemClock;
 use abide_engine::search::{self, Pattern};
 use abide_session::log::{CHUNK_LIMIT, Log, Next, Stream};
 
-/// Longest line that is sent whole, in bytes.
+/// Longest line that is sent whole, in bytes. Of a longer one half as much of its begin and of its end is sent.
 const LINE_LIMIT: usize = 16 << 10;
 /// Bytes of lines after which a page ends.
 const PAGE_LIMIT: usize = 1 << 20;
@@ -134,6 +134,42 @@ struct RawLine {
 }
 
 impl RawLine {
+    /// Limits the line to [`LINE_LIMIT`]. A progress bar writes one long line, of which a terminal shows what follows
+    /// the last carriage return: the updates before it are dropped. Any other line is cut in its middle.
+    fn shorten(&mut self) {
+        if self.bytes.len() <= LINE_LIMIT {
+            return;
+        }
+        let text_end = self.bytes.iter().rposition(|byte| *byte != b'\r');
+        let overwritten = memrchr(b'\r', &self.bytes[..text_end.unwrap_or(0)]);
+        if let Some(last) = overwritten {
+            self.bytes.drain(..=last);
+            self.cut = 0;
+        }
+        if let Some(excess) = self.bytes.len().checked_sub(LINE_LIMIT) {
+            self.bytes.drain(LINE_LIMIT / 2..LINE_LIMIT / 2 + excess);
+            self.cut += excess as u64;
+        }
+    }
+
+    /// Writes into the line how much is left out in its middle. The parts of a character that was cut are left out too.
+    fn note_cut(&mut self) {
+        if self.cut == 0 {
+            return;
+        }
+        let is_inside = |byte: &u8| byte & 0xc0 == 0x80;
+        let (begin, end) = self.bytes.split_at(LINE_LIMIT / 2);
+        let begin = match str::from_utf8(begin) {
+            Err(fault) if fault.error_len().is_none() => fault.valid_up_to(),
+            _ => begin.len(),
+        };
+        let inside = end.iter().take(3).take_while(|byte| is_inside(byte));
+        let end = LINE_LIMIT / 2 + inside.count();
+        self.cut += (end - begin) as u64;
+        let note = format!("[… {} bytes left out …]", self.cut);
+        self.bytes.splice(begin..end, note.into_bytes());
+    }
+
     fn shown(self, mask: &Mask, pattern: Option<&Pattern>) -> LogLine {
         let (plain, styles) = line_text::render(&self.bytes);
         let text = mask.apply(plain.clone());
@@ -238,19 +274,21 @@ impl LineReader {
         if line.stream != stream && !part.is_empty() {
             line.stream = LogStream::Both;
         }
-        let room = match wanted {
-            true => LINE_LIMIT - line.bytes.len(),
-            false => 0,
-        };
-        let kept = part.len().min(room);
-        line.bytes.extend_from_slice(&part[..kept]);
-        line.cut += (part.len() - kept) as u64;
+        if wanted {
+            line.bytes.extend_from_slice(part);
+            // Not at every byte above the limit, because each time many are moved.
+            if line.bytes.len() > 2 * LINE_LIMIT {
+                line.shorten();
+            }
+        }
     }
 
     fn end_line(&mut self) {
         let line = self.open.take();
         self.number += 1;
-        if let Some(line) = line.filter(|line| line.number >= self.from) {
+        if let Some(mut line) = line.filter(|line| line.number >= self.from) {
+            line.shorten();
+            line.note_cut();
             self.size += line.bytes.len();
             self.done.push(line);
         }
@@ -312,11 +350,58 @@ mod tests {
         assert_eq!((lines[0].missing, lines[1].missing), (0, 7));
     }
 
-    #[test]
-    fn long_line_is_cut_and_the_rest_counted() {
+    /// Line that was written in these parts.
+    fn line_of(parts: impl IntoIterator<Item = String>) -> LogLine {
         let mut reader = LineReader::new(1, 1, 10);
-        reader.feed(&b"x".repeat(LINE_LIMIT + 3), 1, Stream::Stdout);
-        let lines = reader.finish();
-        assert_eq!((lines[0].bytes.len(), lines[0].cut), (LINE_LIMIT, 3));
+        for part in parts {
+            reader.feed(part.as_bytes(), 1, Stream::Stdout);
+        }
+        let mut lines = reader.finish();
+        assert_eq!(lines.len(), 1);
+        lines.remove(0).shown(&Mask::default(), None)
+    }
+
+    #[test]
+    fn long_line_is_cut_in_its_middle_and_the_rest_counted() {
+        let half = LINE_LIMIT / 2;
+        for middle in [3, LINE_LIMIT, 9 * LINE_LIMIT + 1] {
+            let parts = ["b".repeat(half), "m".repeat(middle), "e".repeat(half)];
+            let line = line_of(parts.clone());
+            let note = format!("[… {middle} bytes left out …]");
+            assert_eq!(
+                line.text,
+                [&parts[0], &note, &parts[2]].map(String::as_str).concat()
+            );
+            assert_eq!(line.cut, Some(middle as u64));
+        }
+        let whole = "x".repeat(LINE_LIMIT);
+        let line = line_of([whole.clone()]);
+        assert_eq!((line.text, line.cut), (whole, None));
+    }
+
+    #[test]
+    fn long_line_is_cut_between_characters() {
+        let line = line_of([format!("a{}", "€".repeat(LINE_LIMIT))]);
+        let (begin, rest) = line.text.split_once("[… ").expect("a note");
+        let (count, end) = rest.split_once(" bytes left out …]").expect("a note");
+        assert!(!line.text.contains('\u{fffd}'), "{count}");
+        let kept = begin.len() + end.len();
+        assert_eq!(line.cut, Some((1 + 3 * LINE_LIMIT - kept) as u64));
+    }
+
+    #[test]
+    fn progress_bar_shows_its_last_update_however_many_there_were() {
+        for count in [1_000, 10_000] {
+            let before = |n| format!("\rdownloading {n} of {count}");
+            let after = |n| format!("downloading {n} of {count}\r");
+            for line in [
+                line_of((1..=count).map(before)),
+                line_of((1..=count).map(after)),
+                line_of(std::iter::once("x".repeat(9 * LINE_LIMIT)).chain((1..=count).map(before))),
+            ] {
+                assert_eq!(line.text, format!("downloading {count} of {count}"));
+                assert_eq!(line.cut, None);
+            }
+        }
     }
 }

@@ -27,7 +27,7 @@ pub struct LogLine {
     pub stream: LogStream,
     /// The line without escape sequences, after carriage returns and erasures.
     pub text: String,
-    /// Bytes left out at the end of a long line.
+    /// Bytes left out in the middle of a long line, where `text` says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<u64>,
     /// Bytes before this line that are missing from the log.

@@ -366,7 +366,7 @@ function Line({ number, line, times, chosen, onChoose }: LineProps) {
         <span className="log-content">
           {line.missing !== undefined && <span className="log-note">{inBytes(line.missing)} before this line are no longer kept. </span>}
           <LogText line={line} />
-          {line.cut !== undefined && <span className="log-note"> {inBytes(line.cut)} more; download the log to see them</span>}
+          {line.cut !== undefined && <span className="log-note"> Download the log to see the {inBytes(line.cut)} that are left out.</span>}
         </span>
       )}
     </div>
