@@ -191,6 +191,13 @@ pub async fn start(
     }
     let mut context = context(config::environment().into(), &requester, &headers)?;
     context.agent = named.unwrap_or(context.agent);
+    // The workspace of a sandbox that a person asks for is the folder of the command, as with `abide run`.
+    if context.is_person
+        && let Some(Value::String(cwd)) = body.get("cwd")
+        && cwd.starts_with('/')
+    {
+        context.root = cwd.into();
+    }
     context.session_name = name.or(context.session_name);
     let call = tools::begin_session(&state.handle, body, context).await;
     let call = call.map_err(|not_called| Problem::bad_input(not_called.to_string()))?;

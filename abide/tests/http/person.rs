@@ -119,3 +119,24 @@ fn agent_follows_only_its_own_questions() {
     let closed: Value = serde_json::from_str(&spy.line()).expect("JSON");
     assert_eq!(closed["question_id"], own["question_id"], "{closed}");
 }
+
+#[test]
+fn session_of_a_person_in_a_sandbox_writes_only_to_the_folder_that_it_names() {
+    let abide = Abide::new();
+    let work = abide.path("work");
+    std::fs::create_dir(&work).expect("a folder");
+    let command = "echo inside > file; echo outside > ../file";
+    let start = |sandbox: &str| {
+        let body = json!({"command": command, "cwd": work, "pty": false, "sandbox": sandbox});
+        let (_, run) = abide.ask("POST /v1/sessions", PERSON, &body);
+        abide.ended(run["session_id"].as_str().expect("a session id"))
+    };
+    let exist = || [work.join("file"), abide.path("file")].map(|file| file.exists());
+    assert_eq!(start("read-only")["sandboxed_by"], "namespaces");
+    assert_eq!(exist(), [false, false]);
+    assert_eq!(start("workspace-write")["sandboxed_by"], "namespaces");
+    assert_eq!(exist(), [true, false]);
+    // Without a sandbox.
+    assert_eq!(start("")["sandboxed_by"], "off");
+    assert_eq!(exist(), [true, true]);
+}

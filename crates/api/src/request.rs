@@ -53,6 +53,9 @@ pub struct NewSession {
     pub agent: Option<String>,
     /// Variables to set, in addition to the inherited ones.
     pub env: Option<BTreeMap<String, String>>,
+    /// Sandbox of the command, `read-only` or `workspace-write`. A person's command has none without it, and its
+    /// workspace is `cwd`; an agent's has that of the configuration.
+    pub sandbox: Option<String>,
     /// True if the command has a terminal.
     pub pty: Option<bool>,
     /// Columns of the terminal.
