@@ -163,6 +163,19 @@ export async function waitForToast(page: Page, text: string): Promise<void> {
   await expect.poll(async () => (await kept()).filter((note) => note.includes(text))).not.toEqual([]);
 }
 
+/**
+ * Opens a session that the page finds in no list: the one of `echo`, with these fields. Only its facts are answered
+ * here.
+ */
+export async function openUnlisted(abide: Abide, page: Page, fields: object): Promise<string> {
+  const id = 'session_unlisted';
+  const shell = await abide.ask<{ session_id: string }>('POST', '/v1/tools/shell', { command: 'echo unlisted' });
+  const facts = await abide.ask<object>('GET', `/v1/sessions/${shell.session_id}`);
+  await page.route(`**/v1/sessions/${id}`, (route) => route.fulfill({ json: { ...facts, session_id: id, ...fields } }));
+  await page.goto(`http://${abide.address()}/sessions/${id}`);
+  return id;
+}
+
 /** A command that writes `says` and is then idle, so that a person is asked. */
 export function quietCommand(abide: Abide, command: string): void {
   abide.start('run', '--idle', '1s', '--', command);

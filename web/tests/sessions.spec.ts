@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { appendFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from './abide';
+import { expect, openUnlisted, test } from './abide';
 
 test('a session shows its live tail and is killed after a confirmation', async ({ abide, inside: page }) => {
   const id = await abide.session('cat');
@@ -195,6 +195,40 @@ test('an ended session is run again and deleted after a confirmation', async ({ 
   await expect(page.getByRole('list', { name: 'Sessions' }).getByRole('listitem')).toHaveCount(1);
   const { sessions } = await abide.ask<{ sessions: unknown[] }>('GET', '/v1/sessions?include_ended=true');
   expect(sessions).toHaveLength(1);
+});
+
+test('a command that was in a sandbox is run again in the one that is chosen', async ({ abide, inside: page }) => {
+  await openUnlisted(abide, page, { sandboxed_by: 'namespaces' });
+  const sent: unknown[] = [];
+  await page.route('**/v1/sessions', (route) => {
+    sent.push(route.request().postDataJSON());
+    return route.fulfill({ status: 400, json: { detail: 'not here' } });
+  });
+  const again = page.getByRole('button', { name: 'Run again…' });
+  const run = page.getByRole('button', { name: 'Run it' });
+  for (const [choice, sandbox] of [
+    ['Only its folder can be written', { sandbox: 'workspace-write' }],
+    ['Nothing can be written', { sandbox: 'read-only' }],
+    ['No sandbox', {}],
+  ] as const) {
+    await again.click();
+    await expect(run).toBeDisabled();
+    await page.getByLabel('Sandbox').selectOption(choice);
+    await run.click();
+    await expect.poll(() => sent.at(-1)).toEqual({
+      command: 'echo unlisted',
+      cwd: expect.any(String) as unknown,
+      pty: false,
+      inactivity_timeout: 0,
+      ...sandbox,
+    });
+  }
+});
+
+test('a command of another machine is not run again on this one', async ({ abide, inside: page }) => {
+  await openUnlisted(abide, page, { machine: 'lab' });
+  await expect(page.getByRole('button', { name: 'Delete…' })).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Run again…' })).toHaveCount(0);
 });
 
 test('a session is renamed and found by its name', async ({ abide, inside: page }) => {

@@ -77,10 +77,11 @@ export function DialogForm({ act, ready = true, submit, onClose, children }: Dia
 
 interface ConfirmDialogProps extends ModalDialogProps {
   act: string;
+  ready?: boolean;
   onYes: () => void;
 }
 
-export function ConfirmDialog({ open, onClose, title, children, act, onYes }: ConfirmDialogProps) {
+export function ConfirmDialog({ open, onClose, title, children, act, ready = true, onYes }: ConfirmDialogProps) {
   const yes = () => {
     onClose();
     onYes();
@@ -94,7 +95,7 @@ export function ConfirmDialog({ open, onClose, title, children, act, onYes }: Co
           <AlertDialog.Description render={<div />}>{children}</AlertDialog.Description>
           <div className="end">
             <AlertDialog.Close className="button">Cancel</AlertDialog.Close>
-            <button type="button" className="button bad" onClick={yes}>
+            <button type="button" className="button bad" disabled={!ready} onClick={yes}>
               {act}
             </button>
           </div>

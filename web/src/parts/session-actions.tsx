@@ -3,7 +3,7 @@
 import { Menu } from '@base-ui/react/menu';
 import { useState } from 'react';
 import { duration } from '../format';
-import { deleteSession, extend, interrupt, rename, rerun, sendSignal } from '../state/actions';
+import { deleteSession, extend, interrupt, rename, rerun, sendSignal, type Sandbox } from '../state/actions';
 import type { CachedSession } from '../state/state-cache';
 import { go } from '../state/route';
 import { isAlive } from '../wire';
@@ -126,29 +126,21 @@ function Limits({ session, onClose }: { session: CachedSession; onClose: () => v
 function Ended({ session }: { session: CachedSession }) {
   const [asking, setAsking] = useState<'rerun' | 'delete' | null>(null);
   const close = () => setAsking(null);
-  const again = async () => {
-    const id = await rerun(session);
-    if (id !== null) go(`/sessions/${id}`);
-  };
   const remove = async () => {
     if (await deleteSession(session.session_id)) go('/sessions');
   };
   return (
     <>
-      <button type="button" className="button" onClick={() => setAsking('rerun')}>
-        Run again…
-      </button>
+      {/* Of another machine only a part of the command may be known, and its folder is not here. */}
+      {!session.machine && (
+        <button type="button" className="button" onClick={() => setAsking('rerun')}>
+          Run again…
+        </button>
+      )}
       <button type="button" className="button bad" onClick={() => setAsking('delete')}>
         Delete…
       </button>
-      {asking === 'rerun' && (
-        <ConfirmDialog open onClose={close} title="Run this command again?" act="Run it" onYes={() => void again()}>
-          <WholeText className="command" text={session.command} label="Command" />
-          <p className="soft">
-            It runs as a new session of yours in <Exact text={session.cwd} />, without the environment and the limits of the first run.
-          </p>
-        </ConfirmDialog>
-      )}
+      {asking === 'rerun' && <RunAgain session={session} onClose={close} />}
       {asking === 'delete' && (
         <ConfirmDialog open onClose={close} title="Delete this session?" act="Delete it" onYes={() => void remove()}>
           <WholeText className="command" text={session.command} label="Command" />
@@ -156,5 +148,45 @@ function Ended({ session }: { session: CachedSession }) {
         </ConfirmDialog>
       )}
     </>
+  );
+}
+
+const SANDBOXES: [Sandbox, string][] = [
+  ['workspace-write', 'Only its folder can be written'],
+  ['read-only', 'Nothing can be written'],
+  ['', 'No sandbox'],
+];
+
+function RunAgain({ session, onClose }: { session: CachedSession; onClose: () => void }) {
+  const sandboxed = session.sandboxed_by !== null && session.sandboxed_by !== 'off';
+  // Which sandbox the first run had is not recorded, so a person chooses one.
+  const [sandbox, setSandbox] = useState<Sandbox | null>(sandboxed ? null : '');
+  const again = async () => {
+    const id = await rerun(session, sandbox ?? '');
+    if (id !== null) go(`/sessions/${id}`);
+  };
+  return (
+    <ConfirmDialog open onClose={onClose} title="Run this command again?" act="Run it" ready={sandbox !== null} onYes={() => void again()}>
+      <WholeText className="command" text={session.command} label="Command" />
+      <p className="soft">
+        It runs as a new session of yours in <Exact text={session.cwd} />, without the environment and the limits of the first run.
+      </p>
+      {sandboxed && (
+        <label className="field">
+          <span>Sandbox</span>
+          <select className="input" value={sandbox ?? 'unknown'} onChange={(event) => setSandbox(event.target.value as Sandbox)}>
+            <option value="unknown" disabled>
+              Choose…
+            </option>
+            {SANDBOXES.map(([name, words]) => (
+              <option key={name} value={name}>
+                {words}
+              </option>
+            ))}
+          </select>
+          <small>The first run was in a sandbox.</small>
+        </label>
+      )}
+    </ConfirmDialog>
   );
 }

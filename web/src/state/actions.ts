@@ -139,12 +139,16 @@ export async function rename(id: string, name: string): Promise<void> {
   if (response) stateCache.putSession(response);
 }
 
+/** Sandbox of a command that a person runs; empty: none. */
+export type Sandbox = 'workspace-write' | 'read-only' | '';
+
 /** Runs the command of a session in a new session. Resolves to its id, or `null` if it was refused. */
-export async function rerun(session: Session): Promise<string | null> {
+export async function rerun(session: Session, sandbox: Sandbox): Promise<string | null> {
   const { command, cwd, pty, name } = session;
   let id: string | null = null;
   const work = async () => {
-    const started = await post<Session>('/v1/sessions', { command, cwd, pty, name, inactivity_timeout: 0 });
+    const wanted = { command, cwd, pty, name, inactivity_timeout: 0, ...(sandbox ? { sandbox } : {}) };
+    const started = await post<Session>('/v1/sessions', wanted);
     if (!stateCache.sessions.get(started.session_id)) stateCache.putSession(started);
     id = started.session_id;
   };
