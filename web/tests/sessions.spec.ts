@@ -231,6 +231,27 @@ test('a command of another machine is not run again on this one', async ({ abide
   await expect(page.getByRole('button', { name: 'Run again…' })).toHaveCount(0);
 });
 
+test('a terminal connects again when the page has lost its connection', async ({ abide, inside: page }) => {
+  const id = await abide.session('cat');
+  const opened: string[] = [];
+  page.on('websocket', (socket) => opened.push(socket.url()));
+  let lose: () => Promise<void> = () => Promise.resolve();
+  await page.routeWebSocket(/\/v1\/events/, (socket) => {
+    socket.connectToServer();
+    lose = () => socket.close({ code: 1011 });
+  });
+  await page.goto(`http://${abide.address()}/sessions/${id}`);
+  await expect(page.getByTestId('terminal-state')).toHaveText('Live');
+  const terminals = () => opened.filter((url) => url.endsWith('/terminal')).length;
+  expect(terminals()).toBe(1);
+  await lose();
+  await expect.poll(terminals).toBe(2);
+  await expect(page.getByTestId('terminal-state')).toHaveText('Live');
+  await page.locator('.xterm').click();
+  await page.keyboard.type('again\n');
+  await expect.poll(() => abide.cli('logs', id)).toContain('again');
+});
+
 test('a session is renamed and found by its name', async ({ abide, inside: page }) => {
   abide.start('run', '--name', 'first', '--', 'echo ready; sleep 600');
   await page.getByRole('article', { name: /^echo ready/ }).getByRole('link', { name: 'Open' }).click();
