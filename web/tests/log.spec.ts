@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Page } from '@playwright/test';
-import { type Abide, expect, test } from './abide';
+import { type Abide, expect, openUnlisted, test } from './abide';
 
 async function newest(abide: Abide): Promise<string> {
   const { sessions } = await abide.ask<{ sessions: { session_id: string }[] }>('GET', '/v1/sessions?include_ended=true&limit=1');
@@ -179,6 +179,16 @@ test('a growing log is followed until a person scrolls up', async ({ abide, insi
   expect(await position()).toBe(bottom - 1_000);
   await page.getByRole('button', { name: 'End', exact: true }).click();
   await expect(text(page, 2_101)).toHaveText('the last one');
+});
+
+test('the log of a session on another machine is read again while it runs', async ({ abide, inside: page }) => {
+  const all = ['one', 'two'].map((text, place) => ({ number: place + 1, at: 0, stream: 'stdout', text }));
+  let written = 1;
+  await page.route(/\/lines/, (route) => route.fulfill({ json: { lines: all.slice(0, written), total: written, dropped: 0 } }));
+  await openUnlisted(abide, page, { machine: 'lab', status: 'running' });
+  await expect(text(page, 1)).toHaveText('one');
+  written = 2;
+  await expect(text(page, 2)).toHaveText('two');
 });
 
 test('a search in all sessions links to the line, and Back keeps the search', async ({ abide, inside: page }) => {

@@ -35,7 +35,12 @@ interface Props {
   live: boolean;
   /** Bytes written so far. */
   bytes: number;
+  /** Machine whose log it is, if not this one: it does not say when there is more output. */
+  machine: string | undefined;
 }
+
+/** Time between two looks at a log of another machine, in milliseconds. */
+const LOOK_EVERY = 2_000;
 
 function reader(id: string, pattern: string) {
   const path = `/v1/sessions/${encodeURIComponent(id)}/lines`;
@@ -43,7 +48,7 @@ function reader(id: string, pattern: string) {
 }
 
 /** The pages of a log, fetched again when the log has grown or another pattern is highlighted. */
-function useLogPages(id: string, pattern: string, bytes: number, live: boolean): LogPages {
+function useLogPages(id: string, pattern: string, bytes: number, live: boolean, isPolled: boolean): LogPages {
   const pages = useMemo(() => new LogPages(reader(id, '')), [id]);
   useSyncExternalStore(pages.subscribe, () => pages.version);
   const marked = useRef('');
@@ -52,17 +57,25 @@ function useLogPages(id: string, pattern: string, bytes: number, live: boolean):
     marked.current = pattern;
     pages.refresh();
   }, [id, pages, pattern, bytes, live]);
+  useEffect(() => {
+    if (!isPolled) return;
+    const look = () => {
+      if (!document.hidden) pages.refresh();
+    };
+    const timer = setInterval(look, LOOK_EVERY);
+    return () => clearInterval(timer);
+  }, [pages, isPolled]);
   return pages;
 }
 
-export default function Log({ id, live, bytes }: Props) {
+export default function Log({ id, live, bytes, machine }: Props) {
   const [text] = useParam('find');
   const [regex] = useParam('regex');
   const [typed, setTyped] = useState(false);
   const pattern = text === '' ? '' : regex === '1' ? text : literalPattern(text);
   // An invalid pattern is refused by the search; the lines are shown without highlights.
   const [valid, setValid] = useState('');
-  const pages = useLogPages(id, valid === pattern ? pattern : '', bytes, live);
+  const pages = useLogPages(id, valid === pattern ? pattern : '', bytes, live, live && machine !== undefined);
   const { total, dropped, fault } = pages;
   const wrap = useValue(logWrap);
   const times = useValue(logTimes);

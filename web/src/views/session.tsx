@@ -128,7 +128,7 @@ function Output({ session, bytes }: { session: SessionFacts; bytes: number }) {
         </div>
       )}
       <Suspense fallback={<div className="screen screen-wait" />}>
-        {asLog ? <Log key={id} id={id} live={isAlive(session)} bytes={bytes} /> : <Terminal key={id} id={id} silent={bytes === 0} />}
+        {asLog ? <Log key={id} id={id} live={isAlive(session)} bytes={bytes} machine={session.machine} /> : <Terminal key={id} id={id} silent={bytes === 0} />}
       </Suspense>
     </>
   );
