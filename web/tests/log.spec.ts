@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Page } from '@playwright/test';
-import { type Abide, expect, openUnlisted, test } from './abide';
+import { type Abide, expect, openUnlisted, OWN_ADDRESS, test } from './abide';
 
 async function newest(abide: Abide): Promise<string> {
   const { sessions } = await abide.ask<{ sessions: { session_id: string }[] }>('GET', '/v1/sessions?include_ended=true&limit=1');
@@ -189,6 +189,35 @@ test('the log of a session on another machine is read again while it runs', asyn
   await expect(text(page, 1)).toHaveText('one');
   written = 2;
   await expect(text(page, 2)).toHaveText('two');
+});
+
+test.describe('with an address of its own', () => {
+  test.use({ config: OWN_ADDRESS });
+
+  test('an older log stays where it is when the lists are fetched again', async ({ abide, inside: page }) => {
+    await open(abide, page, 'seq 2000');
+    // More sessions have ended since than a list has.
+    await page.route(/\/v1\/sessions\?/, (route) => route.fulfill({ json: { sessions: [], next: null, total: 0 } }));
+    let known = 0;
+    let answer: () => void = () => undefined;
+    const gate = new Promise<void>((done) => (answer = done));
+    await page.route(/\/v1\/sessions\/session_[^/]*$/, async (route) => {
+      known += 1;
+      await gate;
+      await route.continue();
+    });
+    await box(page).evaluate((element) => element.scrollTo(0, (element.scrollHeight - element.clientHeight) / 2));
+    await expect(text(page, 1_000)).toBeInViewport();
+    await abide.cli('stop');
+    await expect(page.getByText('Reconnecting…')).toBeVisible();
+    await abide.cli('status');
+    await expect.poll(() => known).toBe(1);
+    await expect(text(page, 1_000)).toBeInViewport();
+    const answered = page.waitForResponse(/\/v1\/sessions\/session_[^/]*$/);
+    answer();
+    await (await answered).finished();
+    await expect(text(page, 1_000)).toBeInViewport();
+  });
 });
 
 test('a search in all sessions links to the line, and Back keeps the search', async ({ abide, inside: page }) => {

@@ -3,7 +3,7 @@
 import { lazy, Suspense, useEffect, useState } from 'react';
 import { bytes, duration, length, moment } from '../format';
 import { errorMessage } from '../state/actions';
-import { get } from '../state/api';
+import { get, Refused } from '../state/api';
 import { now } from '../state/clock';
 import { stateCache, type CachedQuestion } from '../state/state-cache';
 import type { KeyedStore } from '../state/keyed-store';
@@ -26,25 +26,33 @@ const Terminal = lazy(() => import('../parts/terminal'));
 const Log = lazy(() => import('../parts/log'));
 
 export function Session({ id }: { id: string }) {
-  const session = useEntry(stateCache.sessions, id);
+  const cached = useEntry(stateCache.sessions, id);
   const pulse = useEntry(stateCache.pulses, id);
-  const [fault, setFault] = useState('');
-  const known = session !== undefined;
+  const [fault, setFault] = useState<unknown>(null);
+  const known = cached !== undefined;
+  // Lists that are fetched again lack an older session. It is shown until it is fetched, so that its log stays in place.
+  const [last, setLast] = useState(cached);
+  if (known && last !== cached) setLast(cached);
+  const isGone = fault instanceof Refused && fault.status === 404;
+  const session = cached ?? (isGone ? undefined : last);
   // After a failure the session is fetched again once the connection is back.
   const live = useValue(connection).state === 'live';
   useEffect(() => {
     if (known || !live) return;
     const asked = stateCache.ask(id, () => get<SessionFacts>(`/v1/sessions/${encodeURIComponent(id)}`));
     asked.then(
-      (response) => response && stateCache.putSession(response),
-      (error: unknown) => setFault(errorMessage(error)),
+      (response) => {
+        setFault(null);
+        if (response) stateCache.putSession(response);
+      },
+      setFault,
     );
   }, [id, known, live]);
   if (!session) {
     return (
       <div className="page">
-        {fault ? (
-          <Empty title={fault}>
+        {fault !== null ? (
+          <Empty title={errorMessage(fault)}>
             <Link href="/sessions">All sessions</Link>
           </Empty>
         ) : (
