@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import AxeBuilder from '@axe-core/playwright';
 import type { Page } from '@playwright/test';
-import { type Abide, expect, quietCommand, test, waitForToast } from './abide';
+import { type Abide, expect, openUnlisted, quietCommand, test, waitForToast } from './abide';
 
 /** Creates one entry of every kind. */
 async function furnish(abide: Abide): Promise<{ id: string; timer: string; log: string }> {
@@ -99,6 +99,10 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await page.getByRole('article', { name: 'cat' }).getByRole('button', { name: 'Kill' }).click();
     await expect(page.getByRole('alertdialog')).toBeVisible();
     await scan(page, 'the question before a kill', colorScheme);
+    await openUnlisted(abide, page, { sandboxed_by: 'namespaces' });
+    await page.getByRole('button', { name: 'Run again…' }).click();
+    await expect(page.getByLabel('Sandbox')).toBeVisible();
+    await scan(page, 'the question before a command is run again', colorScheme);
   });
 
   test(`menus of a list and errors are accessible: ${colorScheme}`, async ({ abide, inside: page }) => {
