@@ -341,6 +341,28 @@ fn f21_commit_that_another_machine_has_fenced_leaves_no_trouble_behind() {
 }
 
 #[test]
+fn f21_timer_whose_row_is_of_another_shard_is_not_changed() {
+    let mut abide = on(Server::start());
+    abide.start();
+    let ids = ["first", "second"].map(|text| made(&make(&abide, text)));
+    let home = server(&mut abide).sql("SELECT id FROM abide.shard");
+    server(&mut abide).sql(&format!(
+        "UPDATE abide.timer SET shard = 7 WHERE id = '{}'",
+        ids[0]
+    ));
+    let stop = |id: &str| json!({"timer_id": id, "reason": "enough"});
+    let refused = abide.post("/v1/tools/stop_timer", &stop(&ids[0]));
+    assert!(refused.body.to_string().contains("another machine"));
+    let stopped = abide.post("/v1/tools/stop_timer", &stop(&ids[1]));
+    assert_eq!(stopped.body["status"], "stopped", "{}", stopped.body);
+    let ended = "SELECT id FROM abide.timer WHERE ended_ms IS NOT NULL";
+    assert_eq!(server(&mut abide).sql(ended), ids[1]);
+    server(&mut abide).sql(&format!("UPDATE abide.timer SET shard = {home}"));
+    let stopped = abide.post("/v1/tools/stop_timer", &stop(&ids[0]));
+    assert_eq!(stopped.body["status"], "stopped", "{}", stopped.body);
+}
+
+#[test]
 fn f31_newer_schema_is_refused_and_left_alone() {
     let mut abide = on(Server::start());
     abide.start();

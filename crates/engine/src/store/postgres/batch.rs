@@ -343,9 +343,18 @@ impl Group {
                     set.join(", ")
                 )
             }
-            Form::Update(condition) => updated(&table, &columns, &from, condition, style.schema),
+            Form::Update(condition) => {
+                let (key, value) = &columns[0];
+                // A timer stays in its shard, so one that is in another is not ours to decide about.
+                let own = match self.table {
+                    "timer" if !style.again => in_own_shard(key, value),
+                    _ => "t.shard = $3".to_owned(),
+                };
+                let condition = format!("{own} AND {condition}");
+                updated(&table, &columns, &from, &condition, style.schema)
+            }
             Form::UpdateEvery => {
-                let sql = updated(&table, &columns, &from, "true", style.schema);
+                let sql = updated(&table, &columns, &from, "t.shard = $3", style.schema);
                 format!("{sql} RETURNING 1")
             }
         }
@@ -408,8 +417,17 @@ fn updated(
     };
     format!(
         "UPDATE {table} AS t SET {}, epoch = $1, batch = $2{from} \
-         WHERE t.{key} = {rows} AND t.shard = $3 AND {condition}",
+         WHERE t.{key} = {rows} AND {condition}",
         set.join(", ")
+    )
+}
+
+/// Condition that fails if the row with this key is of another shard. It names the key because the server may check
+/// conditions in any order.
+fn in_own_shard(key: &str, value: &str) -> String {
+    format!(
+        "CASE WHEN t.{key} <> {value} THEN false WHEN t.shard = $3 THEN true \
+         ELSE ('in ' || t.shard)::bigint IS NULL END"
     )
 }
 

@@ -13,7 +13,7 @@ use super::schema::TIMELINE;
 pub(super) struct Owned {
     home: i64,
     shards: BTreeMap<i64, OwnedShard>,
-    /// Shards of adopted timers and messages, by number. What is not here is of the home shard.
+    /// Shards of timers and messages that were adopted, by number. What is not here is of the home shard.
     timers: HashMap<u64, i64>,
     messages: HashMap<u64, i64>,
     id_permutation: IdPermutation,
@@ -62,10 +62,10 @@ impl Owned {
         }
     }
 
+    /// Notes that another machine owns the shard. Its numbers are kept until it is adopted again: the event loop may
+    /// have decided about them before it learns of this, and such a commit must be refused.
     pub fn drop_shard(&mut self, shard: i64) {
         self.shards.remove(&shard);
-        self.timers.retain(|_, of| *of != shard);
-        self.messages.retain(|_, of| *of != shard);
     }
 
     /// Notes the numbers of an adopted shard.
@@ -75,6 +75,8 @@ impl Owned {
         timers: impl Iterator<Item = u64>,
         messages: impl Iterator<Item = u64>,
     ) {
+        self.timers.retain(|_, of| *of != shard);
+        self.messages.retain(|_, of| *of != shard);
         self.timers.extend(timers.map(|number| (number, shard)));
         self.messages.extend(messages.map(|number| (number, shard)));
     }
@@ -247,4 +249,93 @@ impl AsRef<Record> for Part<'_> {
 /// Id of a shard as a column.
 pub(super) fn column(shard: ShardId) -> i64 {
     shard.0.0.cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use abide_core::fleet::MachineId;
+    use abide_core::message::MessageContent;
+    use abide_core::time::{Millis, Wall};
+    use abide_core::timer::{CompletedBy, Status};
+    use abide_core::{Agent, MessageId, TimerId};
+
+    use super::super::transaction::{Counters, Transaction};
+    use super::*;
+
+    const HOME: i64 = 1;
+    const ADOPTED: i64 = 2;
+
+    fn owned() -> Owned {
+        let mut owned = Owned::new(ShardId(MachineId(1)), IdPermutation { key: 7 });
+        owned.load(HOME, 1, 1);
+        owned.load(ADOPTED, 1, 1);
+        owned.adopt(ADOPTED, [10].into_iter(), [11].into_iter());
+        owned
+    }
+
+    /// End of the adopted timer, and its message.
+    fn completion() -> [Record; 2] {
+        let id = TimerId::from_bits(IdPermutation { key: 7 }.to_bits(10));
+        let agent = Agent("a".into());
+        let at = Wall(5);
+        [
+            Record::Timer(timer::Record::Ended {
+                number: 10,
+                id,
+                status: Status::Completed {
+                    by: CompletedBy::Time,
+                    late: Millis(0),
+                },
+                total: Millis(1),
+                remaining: Millis(0),
+                stop_reason: None,
+                seen: None,
+                checked: at,
+                at,
+            }),
+            Record::Message(message::Record::Posted {
+                number: 12,
+                id: MessageId::from_bits(12),
+                agent,
+                content: MessageContent {
+                    about: About::Timer(id),
+                    conversation: None,
+                    wakes: false,
+                },
+                reported_by_call: false,
+                at,
+            }),
+        ]
+    }
+
+    fn shards(owned: &mut Owned, records: &[Record]) -> Result<Vec<i64>, i64> {
+        let transaction = Transaction::of_records(owned, &mut Counters::default(), 0, records)?;
+        Ok(transaction.shards().map(|(shard, _)| shard).collect())
+    }
+
+    #[test]
+    fn decision_about_a_shard_that_was_dropped_meanwhile_is_refused() {
+        let mut owned = owned();
+        assert_eq!(shards(&mut owned, &completion()), Ok(vec![ADOPTED]));
+        owned.drop_shard(ADOPTED);
+        assert_eq!(shards(&mut owned, &completion()), Err(ADOPTED));
+        let [_, message] = completion();
+        assert_eq!(shards(&mut owned, &[message]), Err(ADOPTED));
+        let seen = message::Record::Seen {
+            numbers: vec![11],
+            at: Wall(6),
+        };
+        let seen = [Record::Message(seen)];
+        assert_eq!(shards(&mut owned, &seen), Err(ADOPTED));
+    }
+
+    #[test]
+    fn numbers_of_a_shard_are_replaced_when_it_is_adopted_again() {
+        let mut owned = owned();
+        owned.drop_shard(ADOPTED);
+        owned.load(ADOPTED, 3, 1);
+        owned.adopt(ADOPTED, [20].into_iter(), [].into_iter());
+        assert_eq!([owned.of_timer(20), owned.of_timer(10)], [ADOPTED, HOME]);
+        assert_eq!(owned.of_message(11), HOME);
+    }
 }

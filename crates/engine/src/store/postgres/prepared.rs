@@ -181,9 +181,10 @@ mod tests {
             format!(
                 "timer_row AS (UPDATE ours.timer AS t SET ended_ms = $10, \
              over_ms = (SELECT {NOW} - clock_ahead_ms FROM ours.fleet WHERE one = 1), epoch = $1, batch = $2 FROM fence \
-             WHERE t.number = $9 AND t.shard = $3 AND t.ended_ms IS NULL), \
+             WHERE t.number = $9 AND CASE WHEN t.number <> $9 THEN false WHEN t.shard = $3 THEN true \
+             ELSE ('in ' || t.shard)::bigint IS NULL END AND t.ended_ms IS NULL), \
              message_row AS (UPDATE ours.message AS t SET told_ms = $12, epoch = $1, batch = $2 FROM fence \
-             WHERE t.number = $11 AND t.shard = $3 AND true RETURNING 1) \
+             WHERE t.number = $11 AND t.shard = $3 RETURNING 1) \
              SELECT held, (SELECT CASE count(*) WHEN 1 THEN 0 ELSE ('taken ' || count(*))::bigint END \
              FROM message_row) FROM fence"
             )

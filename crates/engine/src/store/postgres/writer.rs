@@ -533,7 +533,7 @@ impl Writer {
                 return Err(self.refused_by_time().await);
             }
             LinkFault::Refused(code, _) if *code == refused::BY_ROW => {
-                let why = "another machine has told a message meanwhile";
+                let why = "another machine has changed this meanwhile";
                 return Err(StoreFault::Stale(why.into()));
             }
             LinkFault::Refused(..) if self.link.as_ref().is_some_and(|link| !link.is_closed()) => {}
