@@ -231,7 +231,10 @@ impl Batch {
 
     /// Query that counts rows which this batch has written, or also a later one, if it has rows of its own.
     pub fn look(&self, by: WrittenBy) -> Option<String> {
-        let is_stamped = |group: &&Group| !matches!(group.form, Form::Sql(_));
+        // Another machine may have taken a message, which says nothing about the batches that changed it here.
+        let may_move = |table: &str| table == "message" && by == WrittenBy::ItOrLater;
+        let is_stamped =
+            |group: &&Group| !matches!(group.form, Form::Sql(_)) && !may_move(group.table);
         let group = self.groups.iter().rev().find(is_stamped)?;
         let (column, keys) = group.columns.first()?;
         let key = keys.first()?.replace('\'', "''");
@@ -240,15 +243,13 @@ impl Batch {
             epoch,
             batch,
         } = self.stamp;
-        let written = match by {
-            WrittenBy::It => format!("shard = {shard} AND (epoch, batch) = ({epoch}, {batch})"),
-            // A message that another machine has taken was written before.
-            WrittenBy::ItOrLater => {
-                format!("(shard <> {shard} OR (epoch, batch) >= ({epoch}, {batch}))")
-            }
+        let relation = match by {
+            WrittenBy::It => "=",
+            WrittenBy::ItOrLater => ">=",
         };
         Some(format!(
-            "SELECT count(*) FROM {} WHERE {column} = '{key}' AND {written}",
+            "SELECT count(*) FROM {} WHERE {column} = '{key}' AND shard = {shard} \
+             AND (epoch, batch) {relation} ({epoch}, {batch})",
             group.table
         ))
     }
@@ -289,7 +290,8 @@ impl Group {
     fn statement(&self, style: &Style<'_>) -> String {
         let sql = self.sql(style);
         match self.form {
-            Form::UpdateEvery => {
+            // A database that was restored from a backup may not have the rows.
+            Form::UpdateEvery if !style.again => {
                 let check = all_found("written", self.keys.len());
                 format!("WITH written AS ({sql}) {check}")
             }
@@ -337,24 +339,28 @@ impl Group {
                 let set: Vec<String> = (set.chain(["epoch", "batch"]))
                     .map(|name| format!("{name} = excluded.{name}"))
                     .collect();
-                format!(
+                let put = format!(
                     "{} ON CONFLICT ({key}) DO UPDATE SET {}",
                     inserted(&table, &columns, from, style),
                     set.join(", ")
-                )
+                );
+                match style.again {
+                    true => format!("{put} WHERE ({table}.epoch, {table}.batch) <= ($1, $2)"),
+                    false => put,
+                }
             }
             Form::Update(condition) => {
                 let (key, value) = &columns[0];
                 // A timer stays in its shard, so one that is in another is not ours to decide about.
                 let own = match self.table {
                     "timer" if !style.again => in_own_shard(key, value),
-                    _ => "t.shard = $3".to_owned(),
+                    _ => own_rows(style).to_owned(),
                 };
                 let condition = format!("{own} AND {condition}");
                 updated(&table, &columns, &from, &condition, style.schema)
             }
             Form::UpdateEvery => {
-                let sql = updated(&table, &columns, &from, "t.shard = $3", style.schema);
+                let sql = updated(&table, &columns, &from, own_rows(style), style.schema);
                 format!("{sql} RETURNING 1")
             }
         }
@@ -420,6 +426,14 @@ fn updated(
          WHERE t.{key} = {rows} AND {condition}",
         set.join(", ")
     )
+}
+
+/// Condition of rows that the batch may change: those of its shard, and none that a later batch has changed.
+fn own_rows(style: &Style<'_>) -> &'static str {
+    match style.again {
+        true => "t.shard = $3 AND (t.epoch, t.batch) <= ($1, $2)",
+        false => "t.shard = $3",
+    }
 }
 
 /// Condition that fails if the row with this key is of another shard. It names the key because the server may check

@@ -1,11 +1,23 @@
 //! Transactions of the writer whose outcome is not known, or which a server that took over has lost.
 
+use tokio_postgres::error::SqlState;
+
 use super::batch::WrittenBy;
-use super::link::Link;
+use super::link::{Link, LinkFault};
+use super::ownership::{Owned, refused};
 use super::schema::first_value;
 use super::transaction::Transaction;
-use super::writer::{Writer, no_connection, send_transaction, unreachable};
+use super::writer::{Done, Writer, no_connection, send_transaction, unreachable};
 use crate::store::StoreFault;
+
+/// Transaction whose outcome is not known.
+pub(super) struct Unsettled {
+    pub transaction: Transaction,
+    /// Shards that it changes, with the epochs in which it was sent last.
+    pub sent_in: Vec<(i64, i64)>,
+    /// Answer that waits for it.
+    pub done: Option<Done>,
+}
 
 /// State of the shards of a transaction whose outcome is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,55 +36,76 @@ impl Writer {
         let Some(link) = &self.link else {
             return Err(no_connection());
         };
-        // A server that has lost a transaction has lost all later ones.
-        let (mut there, mut lost) = (0, self.recent.len());
-        if let Some(newest) = lost.checked_sub(1).and_then(|at| self.recent.get(at))
-            && is_written(link, newest, WrittenBy::ItOrLater).await?
-        {
-            return Ok(());
-        }
-        while there < lost {
-            let middle = usize::midpoint(there, lost);
-            let Some(transaction) = self.recent.get(middle) else {
-                break;
-            };
-            match is_written(link, transaction, WrittenBy::ItOrLater).await? {
-                true => there = middle + 1,
-                false => lost = middle,
+        // A server that has lost a transaction has lost all later ones. Those that only changed messages do not tell.
+        let telling: Vec<usize> = (0..self.recent.len())
+            .filter(|at| self.look_at(*at).is_some())
+            .collect();
+        let (mut there, mut lost) = (0, telling.len());
+        // Most often all are there, so the newest is looked at first.
+        let mut next = lost.checked_sub(1);
+        while let Some(at) = next {
+            let look = self.look_at(telling[at]).unwrap_or_default();
+            match is_there(link, &look).await? {
+                true => there = at + 1,
+                false => lost = at,
             }
+            next = (there < lost).then(|| usize::midpoint(there, lost));
         }
-        if there < self.recent.len() {
+        if there < telling.len() {
             tracing::error!(
                 "the database has lost {} commits that it had acknowledged; they are written again",
-                self.recent.len() - there
+                telling.len() - there
             );
         }
-        for transaction in self.recent.from(there) {
-            let shards: Vec<i64> = transaction.shards().map(|(shard, _)| shard).collect();
+        let first = there.checked_sub(1).map_or(0, |newest| telling[newest] + 1);
+        for transaction in self.recent.from(first) {
             // What another machine owns by now is repaired there.
-            if shards
-                .iter()
-                .all(|shard| self.owned.epoch(*shard).is_some())
+            if transaction
+                .shards()
+                .any(|(shard, _)| self.owned.epoch(shard).is_none())
             {
-                let sent = send_transaction(link, &self.owned, None, transaction, true).await;
-                sent.map_err(unreachable)?;
+                continue;
+            }
+            match send_transaction(link, &self.owned, None, transaction, true).await {
+                Err(LinkFault::Refused(code, why)) if is_refused_for_good(&code) => {
+                    tracing::error!("a commit that the database has lost cannot be repeated: {why}");
+                }
+                sent => sent.map_err(unreachable)?,
             }
         }
         Ok(())
     }
 
+    /// Query that tells whether this one of the recent transactions was written.
+    fn look_at(&self, at: usize) -> Option<String> {
+        self.recent.get(at)?.look(WrittenBy::ItOrLater)
+    }
+
     /// Finds out whether the transaction of unknown outcome was written, and writes it if not. Waits for the new claims
     /// of its shards, which keep the old transaction from being written later.
     pub(super) async fn settle(&mut self) {
-        let Some((transaction, Some(_))) = &self.unsettled else {
+        let Some(Unsettled {
+            transaction,
+            sent_in,
+            done: Some(_),
+        }) = &self.unsettled
+        else {
             return;
         };
-        let state = self.settled_shards(transaction);
+        let state = claimed(&self.owned, sent_in);
         let (Some(link), false) = (&self.link, state == Claimed::NotYet) else {
             return;
         };
-        let looked = is_written(link, transaction, WrittenBy::It).await;
-        let Some((transaction, Some(done))) = self.unsettled.take() else {
+        let looked = match transaction.look(WrittenBy::It) {
+            Some(look) => is_there(link, &look).await,
+            None => Ok(false),
+        };
+        let Some(Unsettled {
+            transaction,
+            mut sent_in,
+            done: Some(done),
+        }) = self.unsettled.take()
+        else {
             return;
         };
         let settled = match looked {
@@ -80,7 +113,16 @@ impl Writer {
             Ok(false) if state == Claimed::ByOther => Err(StoreFault::NotOwned(
                 "another machine has taken over the timers of this one; try again".into(),
             )),
-            Ok(false) => self.send(&transaction, true).await,
+            Ok(false) => {
+                for (shard, epoch) in &mut sent_in {
+                    *epoch = self.owned.epoch(*shard).unwrap_or(*epoch);
+                }
+                let sent = self.send(&transaction, true).await;
+                if let Err(StoreFault::Unknown(_)) = &sent {
+                    self.doubt(&sent_in).await;
+                }
+                sent
+            }
             // The claim keeps the old transaction from being written, but it is not known whether it was.
             Err(fault) => {
                 self.lost(&fault.to_string());
@@ -88,7 +130,13 @@ impl Writer {
             }
         };
         match settled {
-            Err(StoreFault::Unknown(_)) => self.unsettled = Some((transaction, Some(done))),
+            Err(StoreFault::Unknown(_)) => {
+                self.unsettled = Some(Unsettled {
+                    transaction,
+                    sent_in,
+                    done: Some(done),
+                });
+            }
             Ok(()) => {
                 self.recent.keep(transaction);
                 let _ = done.send(Ok(()));
@@ -96,30 +144,56 @@ impl Writer {
             Err(fault) => drop(done.send(Err(fault))),
         }
     }
-
-    fn settled_shards(&self, transaction: &Transaction) -> Claimed {
-        let mut state = Claimed::Here;
-        for (shard, epoch) in transaction.shards() {
-            match self.owned.epoch(shard) {
-                Some(claimed) if claimed > epoch => {}
-                Some(_) => return Claimed::NotYet,
-                None if self.owned.is_dropped(shard) => state = Claimed::ByOther,
-                None => return Claimed::NotYet,
-            }
-        }
-        state
-    }
 }
 
-/// True if the rows of a transaction carry its stamp, or a later one if that counts.
-async fn is_written(
-    link: &Link,
-    transaction: &Transaction,
-    by: WrittenBy,
-) -> Result<bool, StoreFault> {
-    let Some(look) = transaction.look(by) else {
-        return Ok(false);
-    };
-    let answer = link.transact(&look, &[]).await.map_err(unreachable)?;
+/// State of shards in which a transaction was sent in these epochs.
+fn claimed(owned: &Owned, sent_in: &[(i64, i64)]) -> Claimed {
+    let mut state = Claimed::Here;
+    for (shard, epoch) in sent_in {
+        match owned.epoch(*shard) {
+            Some(claimed) if claimed > *epoch => {}
+            Some(_) => return Claimed::NotYet,
+            None if owned.is_dropped(*shard) => state = Claimed::ByOther,
+            None => return Claimed::NotYet,
+        }
+    }
+    state
+}
+
+/// True if the rows that this query looks for are there.
+async fn is_there(link: &Link, look: &str) -> Result<bool, StoreFault> {
+    let answer = link.transact(look, &[]).await.map_err(unreachable)?;
     Ok(first_value(&answer).is_some_and(|count| count != "0"))
+}
+
+/// True if the same transaction would be refused again: its values contradict the rows (classes 22 and 23).
+fn is_refused_for_good(code: &SqlState) -> bool {
+    *code != refused::BY_FENCE && ["22", "23"].iter().any(|class| code.code().starts_with(class))
+}
+
+#[cfg(test)]
+mod tests {
+    use abide_core::fleet::{MachineId, ShardId};
+    use abide_core::id::IdPermutation;
+
+    use super::*;
+
+    #[test]
+    fn transaction_is_settled_when_its_shard_is_claimed_after_it_was_sent_last() {
+        let mut owned = Owned::new(ShardId(MachineId(1)), IdPermutation { key: 7 });
+        assert_eq!(claimed(&owned, &[(1, 2)]), Claimed::ByOther);
+        owned.load(1, 2, 1);
+        assert_eq!(claimed(&owned, &[(1, 1)]), Claimed::Here);
+        assert_eq!(claimed(&owned, &[(1, 2)]), Claimed::NotYet);
+        owned.suspend(1);
+        assert_eq!(claimed(&owned, &[(1, 1)]), Claimed::NotYet);
+    }
+
+    #[test]
+    fn full_disk_and_another_owner_are_not_refusals_for_good() {
+        assert!(is_refused_for_good(&SqlState::UNIQUE_VIOLATION));
+        assert!(is_refused_for_good(&refused::BY_ROW));
+        assert!(!is_refused_for_good(&refused::BY_FENCE));
+        assert!(!is_refused_for_good(&SqlState::DISK_FULL));
+    }
 }

@@ -24,6 +24,7 @@ use super::ownership::{Owned, column, refused};
 use super::prepared::Prepared;
 use super::reads::Reads;
 use super::schema;
+use super::settling::Unsettled;
 use super::shard_rows::{self, ShardChange};
 use super::sharing::TimeCheck;
 use super::transaction::{Counters, Recent, Transaction};
@@ -89,8 +90,7 @@ pub(super) struct Writer {
     loads: VecDeque<Load>,
     /// Shards whose timers the event loop has, or is about to get.
     loaded: BTreeSet<ShardId>,
-    /// Transaction whose outcome is not known, and the answer that waits for it.
-    pub(super) unsettled: Option<(Transaction, Option<Done>)>,
+    pub(super) unsettled: Option<Unsettled>,
     /// True if messages may have been moved to the own shard and not been read since.
     pub(super) has_unread_moves: bool,
     /// Fleet time minus boot time.
@@ -157,8 +157,8 @@ impl Writer {
             match job {
                 Job::Commit(records, done) => drop(done.send(self.commit(&records).await)),
                 Job::Settle(done) => {
-                    if let Some((_, waiting)) = &mut self.unsettled {
-                        *waiting = Some(done);
+                    if let Some(unsettled) = &mut self.unsettled {
+                        unsettled.done = Some(done);
                     }
                     self.settle().await;
                 }
@@ -434,8 +434,13 @@ impl Writer {
                 Ok(())
             }
             Err((fault @ StoreFault::Unknown(_), transaction)) => {
-                self.doubt(&transaction).await;
-                self.unsettled = Some((transaction, None));
+                let sent_in: Vec<(i64, i64)> = transaction.shards().collect();
+                self.doubt(&sent_in).await;
+                self.unsettled = Some(Unsettled {
+                    transaction,
+                    sent_in,
+                    done: None,
+                });
                 Err(fault)
             }
             Err((fault, _)) => Err(fault),
@@ -454,10 +459,10 @@ impl Writer {
     }
 
     /// Has the shards of a transaction claimed again, because its outcome is not known.
-    async fn doubt(&mut self, transaction: &Transaction) {
-        for (shard, epoch) in transaction.shards() {
-            self.owned.suspend(shard);
-            let (shard, epoch) = (shard_id(shard), epoch.cast_unsigned());
+    pub(super) async fn doubt(&mut self, sent_in: &[(i64, i64)]) {
+        for (shard, epoch) in sent_in {
+            self.owned.suspend(*shard);
+            let (shard, epoch) = (shard_id(*shard), epoch.cast_unsigned());
             let event = FleetEvent::BatchUnknown { shard, epoch };
             self.parts.fleet.send(event).await;
         }
