@@ -254,3 +254,59 @@ fn f10_message_of_an_adopted_timer_is_marked_after_the_database_has_lost_commits
     assert_eq!(server.sql(told), "1");
     drop(two);
 }
+
+#[test]
+fn f13_machine_goes_on_with_a_backup_that_has_no_row_of_what_it_changed_last() {
+    let mut primary = Server::start();
+    let backup = primary.standby();
+    let proxy = Proxy::to(primary.socket());
+    let one = back_after(&proxy.url(), "one", 1);
+    joined(&primary, "one");
+    let kept = made_at_last(&one, "in the backup");
+    look_for("the first timer in the backup", || {
+        let out = backup.try_sql("SELECT id FROM abide.timer");
+        (String::from_utf8_lossy(&out.stdout).trim() == kept).then_some(())
+    });
+    backup.sql("ALTER SYSTEM SET primary_conninfo = ''");
+    backup.sql("SELECT pg_reload_conf()");
+    look_for("a backup that follows no more", || {
+        (backup.sql("SELECT count(*) FROM pg_stat_wal_receiver") == "0").then_some(())
+    });
+    let due = make_due(&one, 0.2, None);
+    completed_once(&primary, &due);
+    // The next daemon does not have the commit that wrote the message.
+    one.kill_daemon();
+    one.start();
+    joined(&primary, "one");
+    look_for("a message that is told", || {
+        let body = serde_json::json!({});
+        one.try_post("/v1/tools/read_messages", &body)?;
+        let told = "SELECT count(*) FROM abide.message WHERE seen_ms IS NOT NULL";
+        (primary.sql(told) == "1").then_some(())
+    });
+    primary.kill();
+    backup.sql("SELECT pg_promote()");
+    // As if the numbers had been reserved after the backup, too.
+    backup.sql("UPDATE abide.fleet SET next_number = 0");
+    proxy.redirect(backup.socket());
+    let after = made_at_last(&one, "after");
+    let mut known = [kept, after];
+    known.sort();
+    assert_eq!(stored(&backup), known);
+    let numbers = "SELECT count(*) FROM abide.fleet WHERE next_number > (SELECT max(number) FROM abide.timer)";
+    assert_eq!(backup.sql(numbers), "1");
+}
+
+#[test]
+fn f13_numbers_that_a_backup_gives_to_a_second_machine_are_replaced() {
+    let server = Server::start();
+    let one = machine(&server, "one");
+    let mut known = vec![made_at_last(&one, "of one, before")];
+    server.sql("UPDATE abide.fleet SET next_number = 0");
+    let two = machine(&server, "two");
+    known.push(made_at_last(&two, "of two"));
+    known.push(made(&make(&one, "of one, after")));
+    known.push(made(&make(&two, "of two, after")));
+    known.sort();
+    assert_eq!(stored(&server), known);
+}

@@ -199,6 +199,11 @@ pub enum Event {
         /// The numbers.
         block: Range<u64>,
     },
+    /// Another machine uses the numbers that were reserved before, because the database had lost commits.
+    NumbersReplaced {
+        /// Numbers for new timers and messages from now on.
+        block: Range<u64>,
+    },
     /// The time of the fleet has changed.
     FleetTimeSet {
         /// Fleet time minus boot time.

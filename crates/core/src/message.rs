@@ -277,6 +277,11 @@ impl Outbox {
         self.numbers.add(block);
     }
 
+    /// Replaces the numbers for new messages.
+    pub fn replace_numbers(&mut self, block: Range<u64>) {
+        self.numbers.set(block);
+    }
+
     /// Returns whether a message can be posted.
     pub fn has_numbers(&self) -> bool {
         !self.numbers.is_empty()

@@ -31,9 +31,10 @@ impl Default for Numbers {
 pub const ALL: Range<u64> = 0..1 << NUMBER_BITS;
 
 impl Numbers {
-    /// Replaces all blocks by one.
+    /// Replaces all blocks by one. Numbers that were taken before are not given back.
     pub fn set(&mut self, block: Range<u64>) {
         self.blocks.clear();
+        self.taken = UndoLog::default();
         self.add(block);
     }
 
@@ -108,6 +109,18 @@ mod tests {
         let rest: Vec<_> = core::iter::from_fn(|| numbers.take()).collect();
         assert_eq!(rest, [5, 9, 10]);
         assert!(numbers.is_empty());
+    }
+
+    #[test]
+    fn replaced_numbers_do_not_come_back_with_a_failed_commit() {
+        let mut numbers = Numbers::default();
+        numbers.set(4..6);
+        assert_eq!(numbers.take(), Some(4));
+        numbers.begin_commit();
+        assert_eq!(numbers.take(), Some(5));
+        numbers.set(9..10);
+        numbers.commit_failed(Reverted::Both);
+        assert_eq!([numbers.take(), numbers.take()], [Some(9), None]);
     }
 
     #[test]

@@ -30,6 +30,7 @@ async fn pass_on(change: ShardChange, fleet: &Fleet, handle: &Handle) {
         ShardChange::MessagesTaken(messages) => Event::MessagesTaken { messages },
         ShardChange::MessagesGone(numbers) => Event::MessagesGone { numbers },
         ShardChange::Deadlines(deadlines) => Event::DeadlinesRead { deadlines },
+        ShardChange::NumbersReplaced(block) => Event::NumbersReplaced { block },
         ShardChange::Numbers(block) => Event::NumbersReserved { block },
     };
     handle.send_event(event).await;

@@ -112,6 +112,11 @@ impl Timers {
         self.numbers.add(block);
     }
 
+    /// Replaces the numbers for new timers.
+    pub fn replace_numbers(&mut self, block: Range<u64>) {
+        self.numbers.set(block);
+    }
+
     /// Sets the time of the fleet: steady time minus boot time.
     pub fn set_time(&mut self, boot_offset: i64) {
         self.anchor.boot_offset = boot_offset;

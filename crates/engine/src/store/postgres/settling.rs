@@ -68,7 +68,9 @@ impl Writer {
             }
             match send_transaction(link, &self.owned, None, transaction, true).await {
                 Err(LinkFault::Refused(code, why)) if is_refused_for_good(&code) => {
-                    tracing::error!("a commit that the database has lost cannot be repeated: {why}");
+                    tracing::error!(
+                        "a commit that the database has lost cannot be repeated: {why}"
+                    );
                 }
                 sent => sent.map_err(unreachable)?,
             }
@@ -168,7 +170,10 @@ async fn is_there(link: &Link, look: &str) -> Result<bool, StoreFault> {
 
 /// True if the same transaction would be refused again: its values contradict the rows (classes 22 and 23).
 fn is_refused_for_good(code: &SqlState) -> bool {
-    *code != refused::BY_FENCE && ["22", "23"].iter().any(|class| code.code().starts_with(class))
+    *code != refused::BY_FENCE
+        && ["22", "23"]
+            .iter()
+            .any(|class| code.code().starts_with(class))
 }
 
 #[cfg(test)]

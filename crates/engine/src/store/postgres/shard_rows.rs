@@ -26,6 +26,8 @@ pub(crate) enum ShardChange {
     TimeSet(i64),
     /// Numbers for new timers and messages.
     Numbers(Range<u64>),
+    /// Numbers for new timers and messages, instead of those before.
+    NumbersReplaced(Range<u64>),
     /// Messages of other machines that are of this one from now on.
     MessagesTaken(Vec<StoredMessage>),
     /// Messages that another machine has taken, by number.

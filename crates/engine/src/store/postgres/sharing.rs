@@ -1,12 +1,14 @@
 //! Work of the writer that exists only because machines share the database: messages that move to the machine where
-//! their agent is connected, and the comparison of clocks.
+//! their agent is connected, the comparison of clocks, and numbers that no other machine uses.
 
 use std::fmt::Display;
 
 use abide_core::fleet::{DUE_SOON, Event as FleetEvent, Pace, STATEMENT_DEADLINE};
 use abide_core::limit::CLOCK_DISAGREEMENT;
 use abide_core::time::Steady;
+use abide_core::{Record, message, timer};
 
+use super::schema;
 use super::shard_rows::{self, ShardChange};
 use super::transaction::Transaction;
 use super::writer::Writer;
@@ -78,7 +80,51 @@ pub(crate) fn text_array<'a>(texts: impl IntoIterator<Item = &'a String>) -> Str
     format!("ARRAY[{}]::text[]", quoted.join(", "))
 }
 
+/// True if a conflict is about the number of a timer or message.
+pub(super) fn is_about_numbers(conflict: &str) -> bool {
+    ["timer_pkey", "message_pkey"]
+        .iter()
+        .any(|key| conflict.contains(key))
+}
+
 impl Writer {
+    /// Reserves more numbers when half of them are used.
+    pub(super) async fn reserve_numbers(&mut self, records: &[Record]) {
+        let used = records.iter().filter_map(|record| match record {
+            Record::Timer(timer::Record::Created { number, .. })
+            | Record::Message(message::Record::Posted { number, .. }) => Some(*number),
+            _ => None,
+        });
+        let block = &self.parts.numbers;
+        let half = u64::midpoint(block.start, block.end);
+        let Some(link) = &self.link else { return };
+        if !used
+            .into_iter()
+            .any(|number| (half..block.end).contains(&number))
+        {
+            return;
+        }
+        match schema::reserve_numbers(link).await {
+            Ok(block) => {
+                self.parts.numbers = block.clone();
+                self.tell(ShardChange::Numbers(block)).await;
+            }
+            Err(fault) => tracing::warn!("cannot reserve numbers for timers: {fault}"),
+        }
+    }
+
+    /// Reserves other numbers, because another machine uses those that this one has.
+    pub(super) async fn replace_numbers(&mut self) {
+        let Some(link) = &self.link else { return };
+        match schema::reserve_numbers(link).await {
+            Ok(block) => {
+                self.parts.numbers = block.clone();
+                self.tell(ShardChange::NumbersReplaced(block)).await;
+            }
+            Err(fault) => tracing::warn!("cannot reserve numbers for timers: {fault}"),
+        }
+    }
+
     /// Statements beside the rows of a transaction, if it makes timers.
     pub(super) fn time_check(&self, transaction: &Transaction) -> Option<TimeCheck> {
         let soonest = transaction.soonest()?;

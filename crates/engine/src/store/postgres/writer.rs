@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use abide_core::fleet::{Event as FleetEvent, MachineId, ShardId};
 use abide_core::id::IdPermutation;
-use abide_core::{Millis, Mono, Record, message, timer};
+use abide_core::{Millis, Mono, Record};
 use abide_session::crash_point;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_postgres::SimpleQueryMessage;
@@ -26,7 +26,7 @@ use super::reads::Reads;
 use super::schema;
 use super::settling::Unsettled;
 use super::shard_rows::{self, ShardChange};
-use super::sharing::TimeCheck;
+use super::sharing::{NOW, TimeCheck, is_about_numbers};
 use super::transaction::{Counters, Recent, Transaction};
 use crate::clients::ConnectedReaders;
 use crate::clock::{Clock, SystemClock, pause, sleep_until};
@@ -81,7 +81,7 @@ pub(super) struct WriterParts {
 }
 
 pub(super) struct Writer {
-    parts: WriterParts,
+    pub(super) parts: WriterParts,
     pub(super) link: Option<Link>,
     pub(super) owned: Owned,
     counters: Counters,
@@ -277,6 +277,9 @@ impl Writer {
     /// Begins to use a shard that was claimed: settles what is not known, writes again what was lost, and reads it
     /// unless it is in memory.
     async fn load(&mut self, load: Load) -> Result<(), StoreFault> {
+        if let Some(link) = &self.link {
+            schema::keep_numbers(link, self.parts.numbers.end).await?;
+        }
         self.settle().await;
         self.write_lost_transactions().await?;
         if !self.loaded.insert(load.shard) {
@@ -359,31 +362,6 @@ impl Writer {
             None => "nobody looked: its machine is gone".to_owned(),
         };
         Some(note.into())
-    }
-
-    /// Reserves more numbers when half of them are used.
-    async fn reserve_numbers(&mut self, records: &[Record]) {
-        let used = records.iter().filter_map(|record| match record {
-            Record::Timer(timer::Record::Created { number, .. })
-            | Record::Message(message::Record::Posted { number, .. }) => Some(*number),
-            _ => None,
-        });
-        let block = &self.parts.numbers;
-        let half = u64::midpoint(block.start, block.end);
-        let Some(link) = &self.link else { return };
-        if !used
-            .into_iter()
-            .any(|number| (half..block.end).contains(&number))
-        {
-            return;
-        }
-        match schema::reserve_numbers(link).await {
-            Ok(block) => {
-                self.parts.numbers = block.clone();
-                self.tell(ShardChange::Numbers(block)).await;
-            }
-            Err(fault) => tracing::warn!("cannot reserve numbers for timers: {fault}"),
-        }
     }
 
     /// Fault of a job that cannot be begun.
@@ -533,6 +511,13 @@ impl Writer {
             {
                 let why = "a timer with this idempotency key exists on another machine";
                 return Err(StoreFault::Stale(why.into()));
+            }
+            LinkFault::Refused(code, why)
+                if *code == SqlState::UNIQUE_VIOLATION && is_about_numbers(why) =>
+            {
+                self.replace_numbers().await;
+                let why = "another machine had the same number for a timer or message; try again";
+                return Err(StoreFault::Unwritable(why.into()));
             }
             LinkFault::Refused(code, _) if *code == refused::BY_TIME => {
                 return Err(self.refused_by_time().await);
