@@ -306,6 +306,10 @@ impl Member {
         let delay = 100 + self.random() % longest;
         self.next_look = later(now, Millis(delay));
         self.set_fleet = None;
+        // The row may have changed since it was read: a person may have revoked this machine.
+        if let Phase::Entering { .. } = self.phase {
+            self.phase = Phase::Joining;
+        }
         self.shards.forget_decisions();
         self.interrupt();
     }
@@ -346,7 +350,7 @@ impl Member {
             return;
         }
         let random = Claim(self.random());
-        let decided = self.next_decided(now, random);
+        let decided = self.next_decided(random);
         let Some(statement) = decided.or_else(|| self.next_look(now)) else {
             return;
         };
@@ -361,11 +365,8 @@ impl Member {
         });
     }
 
-    fn next_decided(&mut self, now: Boot, random: Claim) -> Option<Statement> {
+    fn next_decided(&mut self, random: Claim) -> Option<Statement> {
         if let Phase::Entering { expected } = self.phase {
-            if now < self.next_look && self.failures > 0 {
-                return None;
-            }
             self.heartbeat = self.heartbeat.max(expected.map_or(0, |row| row.1)) + 1;
             if !self.has_joined {
                 self.predecessor = expected;

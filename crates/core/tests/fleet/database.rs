@@ -144,7 +144,13 @@ impl Database {
                 lost_after,
             } => {
                 let present = rows.machines.get(&from);
-                if present.map(|row| (row.claim, row.heartbeat)) != *expected {
+                let may_enter =
+                    |row: &&MachineRow| matches!(row.standing, Standing::Member | Standing::Left);
+                if present
+                    .filter(may_enter)
+                    .map(|row| (row.claim, row.heartbeat))
+                    != *expected
+                {
                     return Answer::Done(false);
                 }
                 let row = MachineRow {

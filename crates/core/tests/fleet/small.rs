@@ -1,7 +1,7 @@
 //! Few members on a database that answers at once: what they conclude about each other.
 
 use abide_core::fleet::version::{Program, Version};
-use abide_core::fleet::{Effect, Event, Identity, MachineId, Member, STABLE};
+use abide_core::fleet::{Effect, Event, Identity, MachineId, Member, STABLE, Standing, Statement};
 use abide_core::time::Boot;
 
 use crate::database::Database;
@@ -55,6 +55,16 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// Takes an event. Returns the statement that is sent.
+    fn sent(&mut self, now: u64, event: Event) -> Option<(u64, Statement)> {
+        let mut effects = Vec::new();
+        self.member.step(Boot(now), event, &mut effects);
+        effects.into_iter().find_map(|effect| match effect {
+            Effect::Send { request, statement } => Some((request, statement)),
+            _ => None,
+        })
     }
 
     fn count(&self, is_it: impl Fn(&Effect) -> bool) -> usize {
@@ -172,4 +182,30 @@ fn daemon_that_is_started_again_keeps_its_id_though_the_database_loses_its_entry
     database.rows.machines.insert(machine, before);
     pass(&mut daemons, &mut database, 120_000);
     assert!(daemons[2].member.is_joined() && !daemons[2].is_killed);
+}
+
+#[test]
+fn f62_machine_that_is_revoked_while_it_joins_does_not_become_a_member_again() {
+    let mut database = Database::new(None);
+    let mut before = Daemon::new(1, 1);
+    before.step(1_000, Event::Join, &mut database);
+    // The next daemon of the same machine reads its row, and its attempt to enter fails.
+    let mut daemon = Daemon::new(1, 2);
+    let (request, look) = daemon.sent(2_000, Event::Join).expect("a look");
+    let answer = database.execute(2_000, daemon.id, &look);
+    let answered = Event::Answered { request, answer };
+    let (request, enter) = daemon.sent(2_000, answered).expect("an attempt");
+    assert!(matches!(enter, Statement::Enter { .. }));
+    let row = database.rows.machines.get_mut(&daemon.id).expect("a row");
+    row.standing = Standing::Revoked;
+    assert_eq!(daemon.sent(2_100, Event::Failed { request }), None);
+    let at = daemon.member.alarm().expect("a next look");
+    daemon.step(at.0, Event::Tick, &mut database);
+    assert_eq!(daemon.count(|effect| *effect == Effect::Expelled), 1);
+    // One that is carried out late changes nothing either.
+    database.execute(9_000, daemon.id, &enter);
+    assert_eq!(
+        database.rows.machines[&daemon.id].standing,
+        Standing::Revoked
+    );
 }

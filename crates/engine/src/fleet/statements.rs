@@ -63,7 +63,7 @@ pub(super) fn sql(
                 ),
                 Some((claim, heartbeat)) => format!(
                     "UPDATE machine SET ({columns}) = (SELECT {values}) WHERE id = {id} AND claim = {} \
-                     AND heartbeat = {heartbeat} RETURNING 1",
+                     AND heartbeat = {heartbeat} AND standing IN ('member', 'left') RETURNING 1",
                     signed(claim.0)
                 ),
             };
