@@ -86,10 +86,14 @@ impl FleetState {
             .map(|offset| Steady(boot.0.saturating_add_signed(offset)))
     }
 
-    /// Machine with this name that was not removed.
+    /// Machine with this name that was not removed. One that was revoked counts only if no other has the name, which
+    /// it has if it was installed again.
     pub fn named(&self, name: &str) -> Option<&Machine> {
-        let mut all = self.machines.values();
-        all.find(|machine| machine.name == name && machine.row.standing != Standing::Forgotten)
+        let named = self
+            .machines
+            .values()
+            .filter(|machine| machine.name == name && machine.row.standing != Standing::Forgotten);
+        named.min_by_key(|machine| machine.row.standing == Standing::Revoked)
     }
 
     /// True if there is another machine that has not left.
@@ -241,4 +245,58 @@ pub(crate) enum Ownership {
     Drop(ShardId),
     /// Fleet time minus boot time has changed.
     TimeSet(i64),
+}
+
+#[cfg(test)]
+mod tests {
+    use abide_core::fleet::{Claim, DatabaseClock, Pace};
+
+    use super::*;
+
+    fn machine(id: u64, standing: Standing) -> (MachineId, Machine) {
+        let row = MachineRow {
+            id: MachineId(id),
+            claim: Claim(id),
+            boot: 0,
+            standing,
+            heartbeat: 1,
+            pace: Pace::Slow,
+            fleet_time: None,
+            written: DatabaseClock(0),
+            lost_after: None,
+        };
+        let machine = Machine {
+            row,
+            name: "one".into(),
+            labels: Vec::new(),
+            version: "0.1.0".into(),
+            public_key: None,
+            mac: None,
+            declared_lost: false,
+            read: Boot(0),
+            silent_since: None,
+            is_unanswered: false,
+        };
+        (MachineId(id), machine)
+    }
+
+    #[test]
+    fn name_is_of_the_machine_that_was_installed_again_and_not_of_the_revoked_one() {
+        let named = |machines: Vec<(MachineId, Machine)>| {
+            let state = FleetState {
+                machines: machines.into_iter().collect(),
+                ..FleetState::default()
+            };
+            state.named("one").map(|machine| machine.row.id.0)
+        };
+        let (forgotten, revoked) = (Standing::Forgotten, Standing::Revoked);
+        let removed = || vec![machine(1, forgotten), machine(2, revoked)];
+        assert_eq!(named(removed()), Some(2));
+        for standing in [Standing::Member, Standing::Left] {
+            let mut all = removed();
+            all.push(machine(3, standing));
+            assert_eq!(named(all), Some(3));
+        }
+        assert_eq!(named(vec![machine(1, forgotten)]), None);
+    }
 }
