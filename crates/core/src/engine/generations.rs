@@ -42,6 +42,16 @@ pub(super) enum UncommittedEvent {
     Released(Agent),
 }
 
+impl UncommittedEvent {
+    /// True if its record is in the shard of this machine.
+    fn is_of_home(&self) -> bool {
+        matches!(
+            self,
+            UncommittedEvent::Posted(..) | UncommittedEvent::Recorded(_)
+        )
+    }
+}
+
 impl Engine {
     /// Ends the generation that gathers: its commit begins. The generation before must be durable.
     pub fn begin_commit(&mut self) {
@@ -133,8 +143,12 @@ impl Engine {
         }
     }
 
-    /// Records what cannot be undone: again if its commit fails.
+    /// Records what cannot be undone: again if its commit fails, and later while another machine has the shard of this
+    /// one, where it would make all other records fail.
     pub(super) fn record_surely(&mut self, step: &mut Step<'_>, record: Record) {
+        if self.adopted.is_home_unloaded() {
+            return self.retry_later(step, UncommittedEvent::Recorded(record));
+        }
         step.push(Effect::Record(record.clone()));
         self.uncommitted_events
             .push(UncommittedEvent::Recorded(record));
@@ -156,6 +170,10 @@ impl Engine {
             step.push(Effect::Record(Record::Timer(anchored)));
         }
         for event in core::mem::take(&mut self.events_to_retry) {
+            if self.adopted.is_home_unloaded() && event.is_of_home() {
+                self.retry_later(step, event);
+                continue;
+            }
             match event {
                 UncommittedEvent::Delivered(call) => self.delivered(step, call),
                 UncommittedEvent::ReaderGone(call) => self.reader_gone(step, call),

@@ -206,7 +206,8 @@ impl Engine {
         self.post_surely(step, agent, content);
     }
 
-    /// Posts a message that no call delivers: later if there is no number for it, and again if its commit fails.
+    /// Posts a message that no call delivers: later if there is no number for it or another machine has the shard of
+    /// this one, and again if its commit fails.
     pub(super) fn post_surely(
         &mut self,
         step: &mut Step<'_>,
@@ -214,7 +215,7 @@ impl Engine {
         content: MessageContent,
     ) {
         let event = UncommittedEvent::Posted(agent.clone(), content.clone());
-        if !self.outbox.has_numbers() {
+        if !self.outbox.has_numbers() || self.adopted.is_home_unloaded() {
             self.retry_later(step, event);
             return;
         }

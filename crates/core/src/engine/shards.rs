@@ -27,6 +27,8 @@ pub(super) struct Adopted {
     told_elsewhere: BTreeSet<ShardId>,
     /// Shards that were here and are not any more.
     unloaded: BTreeSet<ShardId>,
+    /// True if the shard of this machine is one of them.
+    is_home_unloaded: bool,
 }
 
 impl Adopted {
@@ -59,6 +61,18 @@ impl Adopted {
         }
     }
 
+    /// Notes that these messages are of the home shard, also ones that an adopted shard had before.
+    pub(super) fn messages_taken(&mut self, messages: &[StoredMessage]) {
+        for message in messages {
+            self.messages.remove(&message.number);
+        }
+    }
+
+    /// True if another machine has the shard of this one: no record of it can be written.
+    pub(super) fn is_home_unloaded(&self) -> bool {
+        self.is_home_unloaded
+    }
+
     pub(super) fn has_unloaded(&self) -> bool {
         !self.unloaded.is_empty()
     }
@@ -69,7 +83,10 @@ impl Engine {
     pub(super) fn shard_loaded(&mut self, step: &mut Step<'_>, loaded: LoadedShard) {
         let (shard, rows) = (loaded.shard, loaded.rows);
         let origin = match loaded.note {
-            None => Origin::Home,
+            None => {
+                self.adopted.is_home_unloaded = false;
+                Origin::Home
+            }
             Some(note) => {
                 let numbers = rows.timers.iter().map(|timer| (timer.number, shard));
                 self.adopted.timers.extend(numbers);
@@ -140,6 +157,7 @@ impl Engine {
         self.adopted.notes.remove(&shard);
         self.adopted.told_elsewhere.remove(&shard);
         self.adopted.unloaded.insert(shard);
+        self.adopted.is_home_unloaded |= is_home;
     }
 
     /// Earliest time at which a timer is due or resumes, for the heartbeats of this machine.
@@ -150,5 +168,111 @@ impl Engine {
     /// Agents with calls that wait for messages.
     pub fn agents_waiting(&self) -> BTreeSet<Agent> {
         self.outbox.agents_waiting().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+    use alloc::vec;
+
+    use super::*;
+    use crate::event::Event;
+    use crate::fleet::MachineId;
+    use crate::id::SessionId;
+    use crate::message::{self, MessageContent};
+    use crate::record::{Record, StoredRows};
+    use crate::time::{Boot, Mono, Now};
+
+    const HOME: ShardId = ShardId(MachineId(1));
+    const ADOPTED: ShardId = ShardId(MachineId(2));
+
+    fn step(engine: &mut Engine, seconds: u64, event: Event) -> Vec<Effect> {
+        let ms = 1_000_000 + seconds * 1_000;
+        let now = Now {
+            wall: Wall(ms),
+            boot: Boot(ms),
+            mono: Mono(ms),
+        };
+        let mut effects = Vec::new();
+        engine.step(now, event, &mut effects);
+        effects
+    }
+
+    fn loaded(shard: ShardId, messages: Vec<StoredMessage>) -> Event {
+        Event::ShardLoaded(Box::new(LoadedShard {
+            shard,
+            note: (shard != HOME).then(|| "away".into()),
+            rows: StoredRows {
+                messages,
+                ..StoredRows::default()
+            },
+            may_be_told_elsewhere: false,
+        }))
+    }
+
+    fn dropped(shard: ShardId) -> Event {
+        let is_home = shard == HOME;
+        Event::ShardDropped { shard, is_home }
+    }
+
+    #[test]
+    fn message_that_was_taken_from_an_adopted_shard_stays_when_that_shard_is_dropped() {
+        let message = StoredMessage {
+            number: 11,
+            agent: Agent("a".into()),
+            about: About::Timer(TimerId::from_bits(1)),
+            conversation: None,
+            made: Wall(1),
+            delivery_begun: false,
+        };
+        let mut engine = Engine::new(7);
+        step(&mut engine, 0, loaded(ADOPTED, vec![message.clone()]));
+        let numbers = vec![11];
+        step(&mut engine, 0, Event::MessagesGone { numbers });
+        assert_eq!(engine.outbox.len(), 0);
+        let messages = vec![message];
+        step(&mut engine, 0, Event::MessagesTaken { messages });
+        step(&mut engine, 0, dropped(ADOPTED));
+        assert_eq!(engine.outbox.len(), 1);
+    }
+
+    #[test]
+    fn message_about_a_session_waits_while_another_machine_has_the_home_shard() {
+        let posted = |effects: &[Effect]| {
+            let is_posted = |effect: &&Effect| {
+                matches!(
+                    effect,
+                    Effect::Record(Record::Message(message::Record::Posted { .. }))
+                )
+            };
+            effects.iter().filter(is_posted).count()
+        };
+        let mut engine = Engine::new(7);
+        step(&mut engine, 0, loaded(HOME, Vec::new()));
+        step(&mut engine, 0, dropped(HOME));
+        let now = Now {
+            wall: Wall(1_000_000),
+            boot: Boot(1_000_000),
+            mono: Mono(1_000_000),
+        };
+        let mut effects = Vec::new();
+        let content = MessageContent {
+            about: About::Session(SessionId::from_bits(1)),
+            conversation: None,
+            wakes: false,
+        };
+        let begun = &mut Step {
+            now,
+            effects: &mut effects,
+        };
+        engine.post_surely(begun, Agent("a".into()), content);
+        assert_eq!(posted(&effects), 0);
+        for seconds in [5, 10] {
+            let effects = step(&mut engine, seconds, Event::Tick);
+            assert_eq!(effects, [], "a record would be refused, with all others");
+        }
+        step(&mut engine, 11, loaded(HOME, Vec::new()));
+        assert_eq!(posted(&step(&mut engine, 15, Event::Tick)), 1);
     }
 }
