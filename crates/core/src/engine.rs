@@ -247,7 +247,10 @@ impl Engine {
             Event::StateLoaded(loaded) => self.state_loaded(step, loaded.0, loaded.1),
             Event::ShardLoaded(loaded) => self.shard_loaded(step, *loaded),
             Event::ShardDropped { shard, is_home } => self.shard_dropped(step, shard, is_home),
-            Event::MessagesTaken { messages } => self.messages_loaded(step, messages),
+            Event::MessagesTaken { messages } => {
+                self.adopted.messages_taken(&messages);
+                self.messages_loaded(step, messages);
+            }
             Event::MessagesGone { numbers } => {
                 self.outbox.unload(|number| numbers.contains(&number));
             }

@@ -81,6 +81,13 @@ impl Owned {
         self.messages.extend(messages.map(|number| (number, shard)));
     }
 
+    /// Notes that messages were moved to the home shard, also ones that an adopted shard had before.
+    pub fn moved_home(&mut self, messages: impl Iterator<Item = u64>) {
+        for message in messages {
+            self.messages.remove(&message);
+        }
+    }
+
     /// Epoch in which a shard can be written.
     pub fn epoch(&self, shard: i64) -> Option<i64> {
         let owned = self.shards.get(&shard)?;
@@ -327,6 +334,13 @@ mod tests {
         };
         let seen = [Record::Message(seen)];
         assert_eq!(shards(&mut owned, &seen), Err(ADOPTED));
+    }
+
+    #[test]
+    fn message_of_an_adopted_shard_that_was_moved_home_is_told_there() {
+        let mut owned = owned();
+        owned.moved_home([11].into_iter());
+        assert_eq!(owned.of_message(11), HOME);
     }
 
     #[test]

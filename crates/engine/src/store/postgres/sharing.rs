@@ -208,7 +208,11 @@ impl Writer {
             false => load::messages_among(db, &moved),
         });
         match read.await {
-            Ok(messages) => self.tell(ShardChange::MessagesTaken(messages)).await,
+            Ok(messages) => {
+                let numbers = messages.iter().map(|message| message.number);
+                self.owned.moved_home(numbers);
+                self.tell(ShardChange::MessagesTaken(messages)).await;
+            }
             Err(fault) => {
                 self.has_unread_moves = true;
                 tracing::warn!("cannot read messages of other machines: {fault}");
