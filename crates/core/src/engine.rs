@@ -259,13 +259,13 @@ impl Engine {
                 self.timers.add_numbers(block.clone());
                 self.outbox.add_numbers(block);
             }
-            Event::FleetTimeSet { boot_offset } => self.timers.set_time(boot_offset),
-            Event::ConditionHeld { timer, seen } => {
-                self.condition_decided(step, timer, CompletedBy::Condition, seen);
             Event::NumbersReplaced { block } => {
                 self.timers.replace_numbers(block.clone());
                 self.outbox.replace_numbers(block);
             }
+            Event::FleetTimeSet { boot_offset } => self.timers.set_time(boot_offset),
+            Event::ConditionHeld { timer, seen } => {
+                self.condition_decided(step, timer, CompletedBy::Condition, seen);
             }
             Event::ConditionImpossible { timer, why } => {
                 self.condition_decided(step, timer, CompletedBy::Impossible, why);

@@ -239,11 +239,6 @@ pub(super) async fn reserve_numbers(link: &Link) -> Result<Range<u64>, StoreFaul
     Ok(end - BLOCK..end)
 }
 
-async fn create(link: &Link, schema: &str) -> Result<(), StoreFault> {
-    let key = entropy::bits().cast_signed();
-    let sql = format!(
-        "CREATE SCHEMA IF NOT EXISTS {schema}; CREATE TABLE IF NOT EXISTS fleet (
-            one BIGINT PRIMARY KEY CHECK (one = 1),
 /// Keeps the numbers up to this one from being reserved again by a database that has lost the reservation.
 pub(super) async fn keep_numbers(link: &Link, end: u64) -> Result<(), StoreFault> {
     let sql = format!("UPDATE fleet SET next_number = {end} WHERE next_number < {end}");
@@ -253,6 +248,11 @@ pub(super) async fn keep_numbers(link: &Link, end: u64) -> Result<(), StoreFault
     Ok(())
 }
 
+async fn create(link: &Link, schema: &str) -> Result<(), StoreFault> {
+    let key = entropy::bits().cast_signed();
+    let sql = format!(
+        "CREATE SCHEMA IF NOT EXISTS {schema}; CREATE TABLE IF NOT EXISTS fleet (
+            one BIGINT PRIMARY KEY CHECK (one = 1),
             version BIGINT NOT NULL,
             ids_key BIGINT NOT NULL,
             row_version BIGINT NOT NULL,
