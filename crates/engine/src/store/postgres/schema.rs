@@ -40,6 +40,7 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE machine (
         claim BIGINT,
         requested BIGINT NOT NULL DEFAULT 0
     );
+    CREATE INDEX shard_owner ON shard (owner);
     CREATE UNLOGGED TABLE frame (
         link TEXT NOT NULL,
         seq BIGINT NOT NULL,
@@ -62,6 +63,7 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE machine (
         PRIMARY KEY (machine, id)
     );
     CREATE INDEX session_id ON session (id);
+    CREATE INDEX session_as_of ON session (as_of);
     CREATE TABLE question (
         shard BIGINT NOT NULL,
         id TEXT NOT NULL,
@@ -78,6 +80,7 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE machine (
         batch BIGINT NOT NULL,
         PRIMARY KEY (shard, id)
     );
+    CREATE INDEX question_id ON question (id);
     CREATE INDEX question_open ON question (shard, asked_ms) WHERE closing IS NULL;
     CREATE TABLE timer (
         shard BIGINT NOT NULL,
@@ -143,6 +146,7 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE machine (
         batch BIGINT NOT NULL
     );
     CREATE INDEX message_unseen ON message (shard, number) WHERE seen_ms IS NULL;
+    CREATE INDEX message_seen ON message (shard, number) WHERE seen_ms IS NOT NULL;
     CREATE INDEX message_unseen_of ON message (agent, number) WHERE seen_ms IS NULL;
     CREATE TABLE delivery (
         shard BIGINT NOT NULL,
