@@ -1,7 +1,7 @@
 //! PostgreSQL, for a daemon whose configuration names one: `store = "postgres://user@host/db?schema=abide"`.
 //!
-//! One thread writes (`writer.rs`) and one reads (`reads.rs`), each with a connection of its own. The event loop waits
-//! for neither. The membership (`crate::fleet`), which decides what shards are written here, and the links between machines
+//! One thread writes (`writer.rs`), one reads few rows and one reads many (`reads.rs`), each with a connection of its
+//! own. The event loop waits for none. The membership (`crate::fleet`), which decides what shards are written here, and the links between machines
 //! (`crate::machine_link`) have connections of their own.
 
 mod batch;

@@ -168,7 +168,7 @@ impl StoreReader {
     ) -> Result<T, StoreFault> {
         let db = match &self.source {
             Source::Sqlite { scan_db, .. } => scan_db.clone(),
-            Source::Postgres(reads, _) => return reads.read(work).await,
+            Source::Postgres(reads, _) => return reads.scan(work).await,
         };
         let scan = move || work(&*lock(&db));
         let done = tokio::task::spawn_blocking(scan).await;

@@ -18,13 +18,45 @@ const MAX_READS: usize = 1_024;
 
 type Read = Box<dyn FnOnce(&dyn Query) + Send>;
 
-/// Thread that reads.
+/// Threads that read, each with a connection of its own: many rows delay no read of few.
 #[derive(Clone)]
-pub(in crate::store) struct Reads(mpsc::SyncSender<Read>);
+pub(in crate::store) struct Reads {
+    few: Queue,
+    many: Queue,
+}
 
 impl Reads {
-    /// Starts the thread. It ends when all senders are dropped.
+    /// Starts the threads. They end when all senders are dropped.
     pub fn start(address: Address) -> Result<Self, StoreFault> {
+        Ok(Reads {
+            few: Queue::start(address.clone())?,
+            many: Queue::start(address)?,
+        })
+    }
+
+    /// Result of a read of few rows.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Query) -> Result<T, StoreFault> + Send + 'static,
+    ) -> Result<T, StoreFault> {
+        self.few.read(work).await
+    }
+
+    /// Result of a read of any number of rows.
+    pub async fn scan<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Query) -> Result<T, StoreFault> + Send + 'static,
+    ) -> Result<T, StoreFault> {
+        self.many.read(work).await
+    }
+}
+
+/// Queue of a thread that reads, and connects when it reads first.
+#[derive(Clone)]
+struct Queue(mpsc::SyncSender<Read>);
+
+impl Queue {
+    fn start(address: Address) -> Result<Self, StoreFault> {
         let (sender, queue) = mpsc::sync_channel::<Read>(MAX_READS);
         let refused =
             |e: std::io::Error| StoreFault::Refused(format!("a thread for the database: {e}"));
@@ -45,11 +77,10 @@ impl Reads {
                 }
             })
             .map_err(refused)?;
-        Ok(Reads(sender))
+        Ok(Queue(sender))
     }
 
-    /// Result of a read.
-    pub async fn read<T: Send + 'static>(
+    async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn Query) -> Result<T, StoreFault> + Send + 'static,
     ) -> Result<T, StoreFault> {
@@ -144,4 +175,24 @@ impl Columns for Row {
 
 fn invalid(fault: &tokio_postgres::Error) -> StoreFault {
     StoreFault::Damaged(super::link::described(fault))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn read_of_few_rows_is_answered_during_a_read_of_many() {
+        let address = Address::parse("postgres://nobody@localhost/none", None);
+        let reads = Reads::start(address.expect("an address")).expect("threads");
+        let (release, released) = mpsc::channel::<()>();
+        let long = reads.scan(move |_| Ok(released.recv().is_ok()));
+        let short = async {
+            let answer = reads.read(|_| Ok(1)).await;
+            release.send(()).expect("a read that waits");
+            answer
+        };
+        let (long, short) = tokio::join!(long, short);
+        assert!(matches!((long, short), (Ok(true), Ok(1))));
+    }
 }
