@@ -148,19 +148,33 @@ fn key(row: &dyn Columns, at: usize) -> Result<Option<Key>, StoreFault> {
     Ok(row.text(at)?.map(|key| Key(key.into())))
 }
 
+/// Timers that one query reads: the database ends a query that takes too long.
+const TIMERS_READ: usize = 50_000;
+
 pub(super) fn timers(
     db: &dyn Query,
     id_permutation: IdPermutation,
     scope: RowScope,
 ) -> Result<(Vec<timer::StoredTimer>, Conditions), StoreFault> {
+    timers_by(db, id_permutation, scope, TIMERS_READ)
+}
+
+/// Timers that have not ended, by queries of at most this many.
+fn timers_by(
+    db: &dyn Query,
+    id_permutation: IdPermutation,
+    scope: RowScope,
+    most: usize,
+) -> Result<(Vec<timer::StoredTimer>, Conditions), StoreFault> {
+    let mut timers: Vec<timer::StoredTimer> = Vec::new();
     let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let mut conditions = Conditions::new();
     let sql = format!(
         "SELECT number, agent, kind, total_ms, background, due_ms, pause_until_ms, remaining_ms, \
          checked_ms, key, condition, created_ms, conversation FROM timer WHERE ended_ms IS NULL{scope} \
-         ORDER BY number"
+         AND number > ?1 ORDER BY number LIMIT ?2"
     );
-    let timers = db.rows(&sql, &[], |row| {
+    let mut read = |row: &dyn Columns| {
         let countdown = match row.opt_u64(5)? {
             Some(due) => Countdown::Running { due: Steady(due) },
             None => Countdown::Paused {
@@ -198,7 +212,16 @@ pub(super) fn timers(
             key: key(row, 9)?,
             conditional: condition.is_some(),
         })
-    })?;
+    };
+    loop {
+        let last = timers.last().map_or(-1, |timer| timer.number.cast_signed());
+        let page = db.rows(&sql, &[last.into(), most.into()], &mut read)?;
+        let is_last = page.len() < most;
+        timers.extend(page);
+        if is_last {
+            break;
+        }
+    }
     Ok((timers, conditions))
 }
 
@@ -306,4 +329,32 @@ pub(super) fn subject(about: &str) -> Option<About> {
         .or(session)
         .or(question)
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{connect, schema};
+
+    #[test]
+    fn timers_of_several_queries_are_all_there_in_order() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut db = connect(&folder.path().join("abide.db")).expect("a database");
+        schema::migrate(&mut db).expect("tables");
+        for number in [0, 1, 4, 5, 9] {
+            db.execute(
+                "INSERT INTO timer (number, id, agent, kind, purpose, created_ms, checked_ms, total_ms, status, \
+                 background, due_ms, condition) VALUES (?1, ?1, 'a', 'waiting', '', 1, 1, 1, 'running', 0, 5, '{}')",
+                [number],
+            )
+            .expect("a timer");
+        }
+        for most in [1, 2, 5, 6] {
+            let ids = IdPermutation { key: 1 };
+            let read = timers_by(&db, ids, RowScope::Database, most);
+            let (timers, conditions) = read.expect("timers");
+            let numbers: Vec<u64> = timers.iter().map(|timer| timer.number).collect();
+            assert_eq!((numbers, conditions.len()), (vec![0, 1, 4, 5, 9], 5));
+        }
+    }
 }
