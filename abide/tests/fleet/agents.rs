@@ -113,6 +113,10 @@ fn key_of_a_timer_on_the_other_machine_joins_it() {
     let first = timer(&pair.build, Some("ann"), &keyed);
     assert_eq!(timer(&pair.desk, Some("ann"), &keyed), first);
     assert_ne!(timer(&pair.desk, Some("bob"), &keyed), first);
+    let stop = format!("<timer_id>{first}</timer_id><reason>enough</reason>");
+    let stopped = tool(&pair.build, Some("ann"), "stop_timer", &stop);
+    assert_eq!(stopped["status"], "stopped", "{stopped}");
+    assert_eq!(timer(&pair.desk, Some("ann"), &keyed), first);
     let waiting = "<total_duration>60</total_duration><reason>x</reason><idempotency_key>once</idempotency_key>";
     let refused = tool(&pair.desk, Some("ann"), "timer", waiting);
     assert!(refused["timer_id"].is_null(), "{refused}");

@@ -288,7 +288,7 @@ impl FrameTable {
         Ok(owner.map(|id| MachineId(id.cast_unsigned())))
     }
 
-    /// Timer of another machine that was made with this key and has not ended, and its owner.
+    /// Timer of another machine that was made with this key, and its owner: the one that has not ended, else the newest.
     pub async fn timer_with_key(
         &self,
         agent: &Agent,
@@ -296,8 +296,12 @@ impl FrameTable {
     ) -> Result<Option<TimerElsewhere>, StoreFault> {
         let (own, agent) = (self.own(), &*agent.0);
         let rows = self.rows(Statement {
-            sql: "SELECT s.owner, t.id, t.kind FROM timer AS t JOIN shard AS s ON s.id = t.shard \
-                  WHERE t.agent = $2 AND t.key = $3 AND t.ended_ms IS NULL AND s.owner <> $1"
+            // Each part uses an index of its own.
+            sql: "SELECT s.owner, t.id, t.kind FROM \
+                  ((SELECT shard, id, kind, 0 AS place FROM timer WHERE agent = $2 AND key = $3 AND ended_ms IS NULL) \
+                  UNION ALL (SELECT shard, id, kind, 1 FROM timer WHERE agent = $2 AND key = $3 \
+                  AND ended_ms IS NOT NULL ORDER BY number DESC LIMIT 1)) AS t JOIN shard AS s ON s.id = t.shard \
+                  WHERE s.owner <> $1 ORDER BY t.place LIMIT 1"
                 .into(),
             params: vec![
                 (&own as &(dyn ToSql + Sync), Type::INT8),

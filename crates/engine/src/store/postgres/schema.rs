@@ -114,6 +114,7 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE machine (
     );
     CREATE INDEX timer_live ON timer (shard, number) WHERE ended_ms IS NULL;
     CREATE UNIQUE INDEX timer_key ON timer (agent, key) WHERE ended_ms IS NULL AND key IS NOT NULL;
+    CREATE INDEX timer_key_ended ON timer (agent, key, number) WHERE ended_ms IS NOT NULL AND key IS NOT NULL;
     CREATE INDEX timer_ended ON timer (ended_ms, number) WHERE ended_ms IS NOT NULL;
     CREATE INDEX timer_ended_of ON timer (agent, ended_ms) WHERE ended_ms IS NOT NULL;
     CREATE TABLE timer_change (
