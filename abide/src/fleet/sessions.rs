@@ -36,12 +36,12 @@ pub async fn known_session(
 
 /// Sessions of other machines whose rows were written after `from`, each with the clock of the database at that time.
 /// `None`: the database cannot be reached.
-pub async fn changed_sessions(handle: &Handle, from: u64) -> Option<Vec<(u64, Session)>> {
+pub async fn changed_sessions(handle: &Handle, from: u64) -> Option<(u64, Vec<(u64, Session)>)> {
     let now = SystemClock.now().wall.0;
-    let rows = handle.other_machines()?.changed_sessions(from).await?;
+    let (clock, rows) = handle.other_machines()?.changed_sessions(from).await?;
     let known = known(handle, rows).into_iter();
     let sessions = known.map(|known| (known.row.as_of, session(&known, now)));
-    Some(sessions.collect())
+    Some((clock, sessions.collect()))
 }
 
 /// The same for the list of `terminal_session`.

@@ -49,7 +49,7 @@ struct Follower {
     machines: Arc<OtherMachines>,
     /// Clock of the database in the newest row of each session that was sent.
     sessions: HashMap<SessionId, u64>,
-    /// Newest such clock; `None` before the first look, which sends nothing.
+    /// Newest such clock, at most that of the database at the last look; `None` before the first look, which sends nothing.
     since: Option<u64>,
     /// Machines that answer, and those that a person has declared lost.
     machines_seen: BTreeMap<MachineId, (bool, bool)>,
@@ -92,12 +92,18 @@ impl Follower {
 
     async fn look_at_sessions(&mut self, channel: &Channel) {
         let from = self.since.map_or(0, |since| since.saturating_sub(OVERLAP));
-        let Some(changed) = fleet::changed_sessions(&self.handle, from).await else {
+        let Some((clock, changed)) = fleet::changed_sessions(&self.handle, from).await else {
             return;
         };
+        if clock < from {
+            // The clock of the database was set back, so what was written since then was not read.
+            (self.since, self.sessions) = (None, HashMap::new());
+            channel.send(None, "reset", &Nothing {});
+            return;
+        }
         let is_first = self.since.is_none();
         let newest = changed.iter().map(|(written, _)| *written).max();
-        self.since = Some(self.since.max(newest).unwrap_or_default());
+        self.since = Some(next_since(self.since, newest, clock));
         for (written, session) in changed {
             let id = session.summary.session_id.0;
             let is_new = self.sessions.insert(id, written) != Some(written);
@@ -114,5 +120,24 @@ impl Follower {
         for (agent, event) in self.questions.look().await {
             channel.send(Some(agent), "question", &event);
         }
+    }
+}
+
+/// Time up to which rows were read. Rows from before the clock was set back are of a time that is still to come: what is
+/// written until then must be read, too.
+fn next_since(since: Option<u64>, newest: Option<u64>, clock: u64) -> u64 {
+    since.max(newest).unwrap_or_default().min(clock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_of_a_time_to_come_does_not_hide_those_that_are_written_before_it() {
+        assert_eq!(next_since(None, None, 100), 0);
+        assert_eq!(next_since(Some(90), Some(95), 100), 95);
+        assert_eq!(next_since(Some(90), None, 100), 90);
+        assert_eq!(next_since(None, Some(5_000), 100), 100);
     }
 }

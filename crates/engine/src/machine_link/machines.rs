@@ -562,12 +562,13 @@ impl OtherMachines {
         self.table().await?.timer_marks().await.ok()?
     }
 
-    /// Sessions of other machines whose rows were written after this time of the database. `None`: it cannot be reached.
-    pub async fn changed_sessions(&self, from: u64) -> Option<Vec<DirectoryRow>> {
+    /// Time of the database, and sessions of other machines whose rows were written after this time of it. `None`: it
+    /// cannot be reached.
+    pub async fn changed_sessions(&self, from: u64) -> Option<(u64, Vec<DirectoryRow>)> {
         let table = self.table().await?;
-        let mut rows = table.changed_directory(from).await.ok()?;
+        let (clock, mut rows) = table.changed_directory(from).await.ok()?;
         self.date(&mut rows);
-        Some(rows)
+        Some((clock, rows))
     }
 
     /// Notes up to which time rows that were read now are right, by the heartbeats of their machines.

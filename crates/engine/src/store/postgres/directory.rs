@@ -208,8 +208,17 @@ impl FrameTable {
         Ok(rows.iter().filter_map(entry).collect())
     }
 
-    /// Rows of other machines that were written after a time of the database, oldest first.
-    pub async fn changed_directory(&self, from: u64) -> Result<Vec<DirectoryRow>, StoreFault> {
+    /// Time of the database, and rows of other machines that were written after a time of it, oldest first.
+    pub async fn changed_directory(
+        &self,
+        from: u64,
+    ) -> Result<(u64, Vec<DirectoryRow>), StoreFault> {
+        let clock = self.rows(Statement {
+            sql: format!("SELECT {NOW_MS}"),
+            params: Vec::new(),
+        });
+        let clock = clock.await?;
+        let clock = clock.first().and_then(|row| row.try_get::<_, i64>(0).ok());
         let (own, from) = (self.own(), from.cast_signed());
         let sql = format!(
             "SELECT * FROM (SELECT {COLUMNS} FROM session WHERE machine <> $1 AND as_of > $2 \
@@ -220,7 +229,8 @@ impl FrameTable {
             (&from, Type::INT8),
         ];
         let rows = self.rows(Statement { sql, params }).await?;
-        Ok(rows.iter().filter_map(entry).collect())
+        let clock = clock.unwrap_or_default().cast_unsigned();
+        Ok((clock, rows.iter().filter_map(entry).collect()))
     }
 
     /// Open questions of other machines.
