@@ -308,3 +308,27 @@ fn idempotency_key_makes_one_timer_also_of_machines_without_links() {
     assert_eq!(stored(&server), [first]);
     made_at_last(&two, "another one");
 }
+
+#[test]
+fn f67_old_sessions_of_a_machine_that_was_removed_are_deleted() {
+    let server = Server::start();
+    let one = machine(&server, "one");
+    one.output(["stop"]);
+    let row = |id: u32, standing: &str, written: &str| {
+        format!(
+            "INSERT INTO abide.machine (id, name, labels, version, boot, claim, standing, heartbeat, pace, written) \
+             VALUES ({id}, 'm{id}', '', '0.1.0', '7', 7, '{standing}', 1, 'slow', {written}); \
+             INSERT INTO abide.session (machine, id, boot, agent, command, state, facts, as_of) \
+             VALUES ({id}, 's', '7', 'a', 'true', 'running', '{{}}', 0)"
+        )
+    };
+    let now = "(extract(epoch FROM now()) * 1000)::bigint";
+    server.sql(&row(7, "forgotten", "0"));
+    server.sql(&row(8, "forgotten", now));
+    server.sql(&row(9, "left", "0"));
+    one.start();
+    look_for("rows that are deleted", || {
+        let rows = "SELECT string_agg(machine::text, ' ' ORDER BY machine) FROM abide.session";
+        (server.sql(rows) == "8 9").then_some(())
+    });
+}

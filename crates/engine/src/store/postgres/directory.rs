@@ -185,7 +185,8 @@ impl FrameTable {
         Ok(rows.iter().filter_map(entry).collect())
     }
 
-    /// Rows of other machines, newest first.
+    /// Rows of other machines, newest first. Without ended sessions, those are left out that are surely lost: they would
+    /// take the places of ones that run.
     pub async fn directory(
         &self,
         agent: Option<&Agent>,
@@ -194,7 +195,10 @@ impl FrameTable {
         let (own, agent) = (self.own(), agent.map(|agent| agent.0.to_string()));
         let living = match include_ended {
             true => "",
-            false => "AND state IN ('running', 'background')",
+            false => {
+                "AND state IN ('running', 'background') AND NOT EXISTS (SELECT 1 FROM machine AS m \
+                 WHERE m.id = session.machine AND (m.declared_lost <> 0 OR m.boot <> session.boot))"
+            }
         };
         let sql = format!(
             "SELECT {COLUMNS} FROM session WHERE machine <> $1 AND ($2::text IS NULL OR agent = $2) {living} \

@@ -556,8 +556,13 @@ impl Writer {
              AND number < (SELECT max(number) FROM timer) \
              AND id NOT IN (SELECT about FROM message WHERE seen_ms IS NULL) ORDER BY number LIMIT {PRUNE_BATCH})"
         );
+        // Those of machines that a person has removed: no daemon of theirs does it.
+        let sessions = format!(
+            "(SELECT s.machine, s.id FROM session AS s JOIN machine AS m ON m.id = s.machine \
+             WHERE m.standing = 'forgotten' AND m.written <= {NOW} - {keep} LIMIT {PRUNE_BATCH})"
+        );
         let sql = format!(
-            "{}; DELETE FROM delivery WHERE message IN {messages}; \
+            "{}; DELETE FROM session WHERE (machine, id) IN {sessions}; DELETE FROM delivery WHERE message IN {messages}; \
              DELETE FROM timer_change WHERE timer IN {timers}; \
              DELETE FROM message WHERE number IN {messages}; \
              DELETE FROM timer WHERE number IN {timers}; \
