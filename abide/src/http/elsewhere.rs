@@ -9,7 +9,7 @@ use abide_engine::secret;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State as Shared};
 use axum::http::request::{Builder, Parts};
-use axum::http::{HeaderMap, Method, Response as HttpResponse, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Response as HttpResponse, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Full, Limited};
@@ -225,11 +225,18 @@ fn request(
             request = request.header(name, value);
         }
     }
-    if let Some(key) = parts.headers.get(headers::KEY_HEADER) {
+    if let Some(key) = request_key(parts) {
         request = request.header(headers::KEY_HEADER, key);
     }
     let request = request.body(Full::new(body));
     request.map_err(|_| cannot_forward())
+}
+
+/// Key by which the other machine knows a request that arrives twice. One that only reads needs none.
+fn request_key(parts: &Parts) -> Option<HeaderValue> {
+    let given = parts.headers.get(headers::KEY_HEADER).cloned();
+    let made = || HeaderValue::try_from(secret::random_hex::<16>()).ok();
+    given.or_else(|| made().filter(|_| parts.method == Method::POST))
 }
 
 /// Request with the headers that say who has sent it.
@@ -270,4 +277,25 @@ async fn marked(machine: &KnownMachine, response: HttpResponse<Incoming>) -> Res
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwarded_action_has_a_key_by_which_it_is_known_again() {
+        let key = |method: Method, given: Option<&str>| {
+            let mut request = axum::http::Request::builder().method(method);
+            if let Some(given) = given {
+                request = request.header(headers::KEY_HEADER, given);
+            }
+            let (parts, ()) = request.body(()).expect("a request").into_parts();
+            request_key(&parts).map(|key| key.to_str().expect("a text").to_owned())
+        };
+        assert_eq!(key(Method::POST, Some("mine")).as_deref(), Some("mine"));
+        let made = [key(Method::POST, None), key(Method::POST, None)];
+        assert!(made[0].is_some() && made[0] != made[1], "{made:?}");
+        assert_eq!(key(Method::GET, None), None);
+    }
 }
