@@ -54,11 +54,19 @@ pub(super) fn add(
     if is_in_memory && !texts.iter().any(opens_file) {
         return Ok(());
     }
-    for words in texts
+    // Clients differ in what a comment is, so the text counts with and without comments.
+    let mut found: Vec<Vec<Word>> = Vec::new();
+    for text in texts
         .iter()
-        .map(|text| without_comments(text))
-        .flat_map(|text| text.split(';').filter_map(deletes).collect::<Vec<_>>())
+        .flat_map(|text| [text.clone(), without_comments(text)])
     {
+        for words in text.split(';').filter_map(deletes) {
+            if !found.contains(&words) {
+                found.push(words);
+            }
+        }
+    }
+    for words in found {
         wrapped(reader, words, outer, Input::None, scope)?;
     }
     Ok(())
