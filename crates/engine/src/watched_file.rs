@@ -71,11 +71,11 @@ pub struct WatchedFile {
 /// Result of a look at a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// It is as it was read.
+    /// State in which it was read.
     Same,
-    /// It is to be read. [`WatchedFile::was_read`] takes its state.
+    /// State in which it is to be read, for [`WatchedFile::was_read`].
     Changed(FileStamp),
-    /// It had text shortly before, and is not to be read yet.
+    /// Empty or missing, with text shortly before: not to be read yet.
     Emptied,
 }
 
