@@ -255,6 +255,17 @@ test('a long line fits a phone when it is wrapped', async ({ abide, inside: page
   expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
 });
 
+test('a linked line on a phone is not behind the bar of the views', async ({ abide, inside: page }) => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  const id = await open(abide, page, `seq 300; # ${'word '.repeat(30)}`);
+  await page.goto(`http://${abide.address()}/sessions/${id}#L300`);
+  const room = async () => {
+    const [bar, shown] = [await page.getByRole('navigation').boundingBox(), await line(page, 300).boundingBox()];
+    return (bar?.y ?? 0) - (shown?.y ?? 0) - (shown?.height ?? 0);
+  };
+  await expect.poll(room).toBeGreaterThanOrEqual(0);
+});
+
 test('a line that is too long is cut, and says how much is left out', async ({ abide, inside: page }) => {
   await open(abide, page, 'head -c 20000 /dev/zero | tr "\\0" x; echo; echo after');
   await expect(text(page, 1)).toHaveText(/x\[… 3616 bytes left out …\]x/);
