@@ -92,7 +92,7 @@ export function ConfirmDialog({ open, onClose, title, children, act, ready = tru
         <AlertDialog.Backdrop className="backdrop" />
         <AlertDialog.Popup className="dialog">
           <AlertDialog.Title>{title}</AlertDialog.Title>
-          <AlertDialog.Description render={<div />}>{children}</AlertDialog.Description>
+          <AlertDialog.Description render={<div className="dialog-body" />}>{children}</AlertDialog.Description>
           <div className="end">
             <AlertDialog.Close className="button">Cancel</AlertDialog.Close>
             <button type="button" className="button bad" disabled={!ready} onClick={yes}>
