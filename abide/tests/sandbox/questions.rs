@@ -194,7 +194,10 @@ fn terminal_is_told_each_refusal_once() {
         let started = call(user, "terminal_session", &start);
         let said = text(&started);
         assert!(said.contains("SANDBOX: 1 thing was refused"), "{said}");
-        assert!(said.contains("outside/first"), "{said}");
+        assert!(
+            said.contains(&format!("write  {}", user.path("outside/first").display())),
+            "{said}"
+        );
         let session = id(&started, "session_id");
         let send = |line: &str| {
             let fields = json!({"action": "send_input", "session_id": session, "input": line, "keys": ["enter"]});
@@ -212,7 +215,10 @@ fn terminal_is_told_each_refusal_once() {
             1,
             "{said}"
         );
-        assert!(said.contains("outside/second\n"), "{said}");
+        assert!(
+            said.contains(&format!("write  {}", user.path("outside/second").display())),
+            "{said}"
+        );
         let killed = json!({"action": "kill", "session_id": session});
         call(user, "terminal_session", &killed);
     });
