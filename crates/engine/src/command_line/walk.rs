@@ -517,7 +517,9 @@ impl<'a> Walker<'a> {
 pub(super) fn changes_names(name: &str) -> bool {
     let prefixes = ["LD_", "GIT_", "PYTHON", "DYLD_", "BASH_FUNC"];
     let has_prefix = || prefixes.iter().any(|prefix| name.starts_with(prefix));
-    NAMES.contains(&name) || (has_prefix() && name != "PYTHONUNBUFFERED")
+    // abide sets them itself.
+    let harmless = ["PYTHONUNBUFFERED", "GIT_DISCOVERY_ACROSS_FILESYSTEM"];
+    NAMES.contains(&name) || (has_prefix() && !harmless.contains(&name))
 }
 
 /// True for commands after which a name may mean something else.
