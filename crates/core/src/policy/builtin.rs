@@ -420,8 +420,6 @@ const RULES: &[Entry] = &[
             "gcloud ... delete",
             "gcloud ... deploy",
             "gcloud ... destroy",
-            "gcloud ... patch",
-            "gcloud ... stop",
             "gcloud ... update",
             "gcloud storage rm",
         ],
