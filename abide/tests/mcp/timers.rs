@@ -1,6 +1,7 @@
 //! Timers, conditions and messages as an MCP client sees them.
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -24,16 +25,22 @@ fn timer_completes_within_its_call_and_sends_no_message() {
     }
 }
 
+/// Starts a mission that completes when the file is made: after the call is answered, otherwise that answer would deliver
+/// the message.
+fn mission_until_a_file(home: &Home, client: &mut Client) -> (Value, PathBuf) {
+    let due = home.path("due");
+    let _ = std::fs::remove_file(&due);
+    let until = json!({"file": due});
+    let mission = json!({"total_duration": 3600, "mission": "look", "until": until});
+    (client.call("timer", mission), due)
+}
+
 #[test]
 fn completed_mission_is_delivered_with_the_next_result() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
-        // The timer completes after this call is answered; otherwise that answer would deliver the message.
-        let due = home.path(&format!("due{era:?}"));
-        let until = json!({"file": due});
-        let mission = json!({"total_duration": 3600, "mission": "look", "until": until});
-        let made = client.call("timer", mission);
+        let (made, due) = mission_until_a_file(&home, &mut client);
         let told = "told with your next abide call";
         assert!(text(&made).contains(told), "{made}");
         std::fs::write(&due, "").expect("a file");
@@ -63,10 +70,7 @@ fn completed_mission_is_delivered_with_a_refusal_of_bad_input() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
-        let due = home.path(&format!("due{era:?}"));
-        let until = json!({"file": due});
-        let mission = json!({"total_duration": 3600, "mission": "look", "until": until});
-        client.call("timer", mission);
+        let (_, due) = mission_until_a_file(&home, &mut client);
         std::fs::write(&due, "").expect("a file");
         let mut refused = Value::Null;
         for _ in 0..10_000 {
