@@ -48,6 +48,8 @@ pub struct RunControl {
     /// Number of consecutive Ctrl-C bytes, while keys go to the command.
     ctrl_c_count: usize,
     interrupted_at_prompt: bool,
+    /// The command was asked to end with SIGTERM.
+    terminated: bool,
     /// Set if the cursor is not at the beginning of a line.
     mid_line: bool,
 }
@@ -109,6 +111,7 @@ impl RunControl {
             interrupts: 0,
             ctrl_c_count: 0,
             interrupted_at_prompt: false,
+            terminated: false,
             mid_line: false,
         })
     }
@@ -240,6 +243,7 @@ impl RunControl {
     /// While a question is shown, the first interrupt kills the session.
     pub fn signalled(&mut self, sent: ForwardedSignal) {
         if sent == ForwardedSignal::Terminate {
+            self.terminated = true;
             return self.request("signal", signal_body("TERM"));
         }
         self.interrupts += 1;
@@ -382,6 +386,11 @@ impl RunControl {
     /// Session of the command, once it is known.
     pub fn session(&self) -> Option<&str> {
         self.session.as_deref()
+    }
+
+    /// Returns whether the command was asked to end with SIGTERM.
+    pub fn is_terminated(&self) -> bool {
+        self.terminated
     }
 
     /// Waits for the end of the session.

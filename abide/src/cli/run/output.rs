@@ -1,11 +1,13 @@
 //! Output of the command: written to our own output as it arrives, or collected for one JSON object.
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
+use abide_engine::clock::pause;
 use abide_output::terminal_filter::TerminalFilter;
 use bytes::Bytes;
 
-use super::control::{ForwardedSignal, InputEvent, RunControl};
+use super::control::{InputEvent, RunControl};
 use super::outcome::TERMINATED;
 use crate::cli::show::errln;
 use crate::http::frame::Stream;
@@ -110,6 +112,9 @@ impl RunOutput {
     }
 }
 
+/// Time after the end of a command, which SIGTERM has asked to end, in which its output must be read on.
+const READER_TIME: Duration = Duration::from_secs(2);
+
 /// Writes on a blocking thread, so that a reader that does not read cannot block the handling of signals.
 async fn write_blocking(
     mut to: impl Write + Send + 'static,
@@ -121,19 +126,18 @@ async fn write_blocking(
         to.write_all(&bytes)?;
         to.flush()
     });
-    let mut terminated = false;
     loop {
         let session_end = control.session_end();
+        let terminated = control.is_terminated();
         tokio::select! {
             biased;
             written = &mut write => return Ok(written.map_err(io::Error::other)??),
             signal = control.signal() => {
-                terminated |= signal == ForwardedSignal::Terminate;
                 if let Some(code) = control.handle(InputEvent::Signal(signal)).await {
                     return Err(WriteError::GaveUp(code));
                 }
             }
-            () = session_end, if terminated => {
+            () = async { session_end.await; pause(READER_TIME).await }, if terminated => {
                 return Err(WriteError::GaveUp(TERMINATED));
             }
         }
