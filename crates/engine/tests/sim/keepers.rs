@@ -184,7 +184,7 @@ impl KeeperControl for Connections {
             keys: (launch.record.keys.into_iter())
                 .map(|key| Key(key.into()))
                 .collect(),
-            started_by: StartedBy::Call,
+            started_by: StartedBy::from_name(launch.record.started_by.as_deref()),
             created: Wall(launch.record.created_wall_ms),
             idle: launch.record.idle_ms.map(Millis),
             inactivity: launch.record.inactivity_ms.map(Millis),
