@@ -144,8 +144,13 @@ fn idle_command_is_handed_over_without_a_person() {
         assert_eq!(result.to_fields()["session_id"], session);
         assert!(result.text.contains(&session));
         assert_eq!(pids_of(&line).len(), 1);
-        // A person who comes later finds the question.
-        let open = engine.handle.published().questions();
+        // A person who comes later finds the question, which is shown once it is stored.
+        let published = engine.handle.published();
+        let mut changes = published.follow_questions();
+        while published.questions().is_empty() {
+            changes.changed().await.expect("an engine");
+        }
+        let open = published.questions();
         assert_eq!(open.len(), 1, "{open:?}");
         assert_eq!(open[0].state.session().to_string(), session);
         engine.kill(&session).await;

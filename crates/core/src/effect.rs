@@ -12,8 +12,8 @@ use crate::record::Record;
 use crate::session::End;
 use crate::time::{Millis, Mono};
 use crate::timer::Until;
+use crate::wait::Outcome;
 pub use crate::wait::Update;
-use crate::wait::{Outcome, WhyRunning};
 
 /// Output of [`Engine::step`](crate::Engine::step).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,8 +168,8 @@ impl Effect {
     /// Returns whether this effect waits for the commit of everything that was decided up to now.
     ///
     /// Keepers record sessions. So what acts on a session does not wait, and neither does the answer to a call for
-    /// which `about_session` is true (see [`Request::is_about_session`](crate::Request::is_about_session)) unless it
-    /// names a question. Timers, messages and questions are rows of the database, so everything else waits.
+    /// which `about_session` is true (see [`Request::is_about_session`](crate::Request::is_about_session)). Timers,
+    /// messages and questions are rows of the database, so everything else waits.
     pub fn waits_for_commit(&self, about_session: impl FnOnce(CallId) -> bool) -> bool {
         match self {
             Effect::Start { .. }
@@ -194,9 +194,9 @@ impl Effect {
                     true
                 }
             },
-            // The question must be durable, and shown, before the agent is told of it.
+            // The question must be durable before the agent is told of it.
             Effect::Reply {
-                outcome: Outcome::NotStarted(..) | Outcome::Running(_, WhyRunning::NobodyToAsk),
+                outcome: Outcome::NotStarted(..),
                 ..
             } => true,
             Effect::Reply { call, outcome, .. } => {

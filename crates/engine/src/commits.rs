@@ -162,28 +162,22 @@ impl Commits {
         waits.then_some(in_flight.began_at + LONGEST_DOUBT)
     }
 
-    /// Calls that wait for the commit in flight, which has been in doubt for too long, and their answers. Its effects
-    /// stay, and find these calls answered.
-    pub fn tell_doubt(&mut self) -> Vec<(CallId, Outcome)> {
+    /// Calls that wait for the commit in flight, which has been in doubt for too long, and the sentence for them. Its
+    /// effects stay, and find these calls answered.
+    pub fn tell_doubt(&mut self) -> (Vec<CallId>, Refusal) {
         let fault = StoreFault::Unknown("the database does not answer".into());
         let sentence = self.store.refusal(&fault);
         let refusal = Refusal::OutcomeUnknown(sentence.unwrap_or_else(|| fault.to_string()));
         let Some(in_flight) = &mut self.in_flight else {
-            return Vec::new();
+            return (Vec::new(), refusal);
         };
         in_flight.is_doubt_told = true;
         let replies = in_flight.after.effects.iter();
         let waiting = replies.filter_map(|effect| match effect {
-            // The session continues, whatever becomes of its question.
-            Effect::Reply {
-                call,
-                outcome: outcome @ Outcome::Running(..),
-                ..
-            } => Some((*call, outcome.clone())),
-            Effect::Reply { call, .. } => Some((*call, Outcome::Refused(refusal.clone()))),
+            Effect::Reply { call, .. } => Some(*call),
             _ => None,
         });
-        waiting.collect()
+        (waiting.collect(), refusal)
     }
 
     /// Gives the reason to calls that are refused because the database is away.

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use abide_core::{CallId, Effect, Engine, Event, Mono, Now, Request, Run, SessionId};
+use abide_core::{CallId, Effect, Engine, Event, Mono, Now, Outcome, Request, Run, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::{AlarmCause, Clock};
@@ -216,10 +216,11 @@ impl Turns {
         {
             return;
         }
-        for (call, answer) in self.commits.tell_doubt() {
+        let (waiting, refusal) = self.commits.tell_doubt();
+        for call in waiting {
             if let Some(open) = self.calls.remove(&call) {
                 // The caller may be gone by now.
-                let _ = open.reply.outcome.send(answer);
+                let _ = open.reply.outcome.send(Outcome::Refused(refusal.clone()));
                 self.step(now, Event::CallerGone { call });
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use abide_core::request::Caller;
 use abide_core::timer::{self, Create, Kind, Why};
-use abide_core::{Asking, Key, Millis, Outcome, Record, Refusal, Request, Run, WhyRunning};
+use abide_core::{Asking, Key, Millis, Outcome, Record, Refusal, Request, Run};
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 
@@ -347,37 +347,6 @@ fn question_is_asked_after_its_commit() {
             }
         }
         assert_eq!(questions(), 1);
-    });
-}
-
-#[test]
-fn call_that_is_handed_over_is_answered_once_its_question_is_shown() {
-    simulated(async {
-        for finished in [Ok(()), unwritable(), unknown()] {
-            let mut stage = Stage::new().await;
-            let Request::Run(run) = run(Some(Millis::from_secs(1))) else {
-                unreachable!("it runs a command");
-            };
-            let asking = Asking::Elsewhere;
-            let request = Request::Run(Run { asking, ..run });
-            let mut call = stage.call("ann", request).await;
-            let (records, done) = stage.commits.recv().await.expect("a commit");
-            assert!(matches!(records[..], [Record::Asked { .. }]), "{records:?}");
-            loop_is_idle().await;
-            while let Some(step) = call.next().now_or_never() {
-                assert!(matches!(step, Some(CallStep::Update(_))), "{step:?}");
-            }
-            let is_known = !matches!(finished, Err(StoreFault::Unknown(_)));
-            done.send(finished).expect("the loop runs");
-            let outcome = call.done().await;
-            let why = WhyRunning::NobodyToAsk;
-            assert!(
-                matches!(outcome, Some(Outcome::Running(_, said)) if said == why),
-                "{outcome:?}"
-            );
-            let questions = stage.daemon.handle.published().questions();
-            assert_eq!(questions.len(), usize::from(is_known));
-        }
     });
 }
 
