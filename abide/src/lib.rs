@@ -5,10 +5,8 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), abide::Error> {
-//! use std::time::Duration;
-//!
 //! let abide = abide::Abide::connect()?;
-//! let tests = abide.shell("cargo test").timeout(Duration::from_secs(600)).await?;
+//! let tests = abide.shell("cargo test").with("timeout", 600).await?;
 //! match tests.status() {
 //!     Some("SUCCESS") => println!("all well"),
 //!     _ => println!("{}", tests.text),
