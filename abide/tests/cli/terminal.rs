@@ -238,18 +238,6 @@ fn pty_command_gets_keys_and_sizes() {
 }
 
 #[test]
-fn resize_before_the_start_reaches_the_command() {
-    let abide = Abide::with_config(ASK_BEFORE_TOUCH);
-    let script = "touch made; while :; do \
-                  now=$(stty size); [ \"$now\" = \"$was\" ] || echo \"$now\"; was=$now; sleep 0.05; done";
-    let mut pty = pty(&abide, &["--agent", "ann", "--pty", "--", script]);
-    pty.wait_for("Allow this command?");
-    pty.resize(91, 17);
-    pty.type_in(b"y");
-    pty.wait_for("17 91");
-}
-
-#[test]
 fn pty_command_gets_ctrl_c_as_a_key() {
     let abide = Abide::new();
     let mut pty = pty(

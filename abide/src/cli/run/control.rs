@@ -16,7 +16,7 @@ use super::outcome::{INTERRUPTED, TERMINATED};
 use crate::cli::client::{Client, ClientError};
 use crate::cli::prompt::{Prompt, PromptAnswer};
 use crate::cli::terminal::{RawMode, Terminal};
-use crate::http::run_request::{PtySize, RunBody, StdinKind};
+use crate::http::run_request::{RunBody, StdinKind};
 use abide_engine::secret;
 
 /// Capacity of the queue of key input on its way to the command.
@@ -38,8 +38,6 @@ pub struct RunControl {
     answered: Option<String>,
     /// Raw mode of the terminal; `Some` while keys go to the command.
     raw: Option<RawMode>,
-    /// Size of the terminal in the request.
-    requested_size: Option<PtySize>,
     keys: Option<mpsc::Sender<Bytes>>,
     source: Option<input::Source>,
     input_task: Option<JoinHandle<()>>,
@@ -103,7 +101,6 @@ impl RunControl {
             prompt: None,
             answered: None,
             raw,
-            requested_size: body.pty,
             keys,
             source,
             input_task: None,
@@ -116,7 +113,7 @@ impl RunControl {
         })
     }
 
-    /// Records the session id. Input starts to flow, and an interrupt or a resize that came before is forwarded now.
+    /// Records the session id. Input starts to flow, and an interrupt that came before is forwarded now.
     /// Each later connection names the same session again.
     pub fn accepted(&mut self, facts: &Value) {
         let Some(id) = facts["session_id"].as_str() else {
@@ -129,9 +126,6 @@ impl RunControl {
             let forwarded = input::forward(self.client.clone(), id.to_owned(), source);
             // A session that does not take its input any more has ended, which its output tells.
             self.input_task = Some(tokio::spawn(async move { drop(forwarded.await) }));
-        }
-        if self.requested_size != self.size() {
-            self.resized();
         }
         if self.interrupts > 0 && self.interrupts < 3 {
             self.interrupts -= 1;
@@ -411,15 +405,9 @@ impl RunControl {
         }
     }
 
-    /// Size of the terminal whose keys go to the command.
-    fn size(&self) -> Option<PtySize> {
-        let terminal = self.terminal.as_ref().filter(|_| self.raw.is_some())?;
-        let (cols, rows) = terminal.size();
-        Some(PtySize { cols, rows })
-    }
-
-    fn resized(&self) {
-        if let Some(PtySize { cols, rows }) = self.size() {
+    fn resized(&mut self) {
+        if let (Some(terminal), Some(_)) = (&self.terminal, &self.raw) {
+            let (cols, rows) = terminal.size();
             self.request("resize", json!({"cols": cols, "rows": rows}));
         }
     }
