@@ -1,52 +1,24 @@
 //! Launch data of a held command as bytes, which another daemon may read to start the command.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use abide_core::SessionName;
 use abide_core::held::HeldCommand;
 use abide_output::secret_fingerprints::SecretFingerprints;
-use abide_session::codec::{Decoder, Encoder, Malformed};
-use abide_session::frame::InheritedLimits;
-use abide_session::sandbox::Plan;
+use abide_session::codec::{Malformed, Wire};
+use abide_session::wire_enum;
 
-use crate::handle::{LaunchOptions, Stdin};
+use crate::handle::LaunchOptions;
 use crate::sandbox::SandboxChoice;
 
 /// Version of the encoding: its first byte.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 impl LaunchOptions {
     /// Launch data as bytes. Fingerprints of secrets are salted, so two launches with equal secrets have different bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];
-        let mut to = Encoder(&mut bytes);
-        to.flag(self.argv.is_some());
-        if let Some(argv) = &self.argv {
-            to.u32(argv.len() as u32);
-            for word in argv {
-                to.bytes(word.as_bytes());
-            }
-        }
-        to.bytes(self.cwd.as_os_str().as_bytes());
-        to.u32(self.env.len() as u32);
-        for (name, value) in &self.env {
-            to.bytes(name.as_bytes()).bytes(value.as_bytes());
-        }
-        self.stdin.encode(&mut to);
-        to.flag(self.pty.is_some());
-        if let Some((cols, rows)) = self.pty {
-            to.u32(cols.into()).u32(rows.into());
-        }
-        to.bytes(&self.secrets.to_bytes());
-        match &self.sandbox {
-            SandboxChoice::Off => to.u8(0),
-            SandboxChoice::Plan(plan) => to.u8(1).bytes(&plan.to_bytes()),
-            SandboxChoice::Impossible(why) => to.u8(2).bytes(why.as_bytes()),
-        };
-        to.maybe_text(self.name.as_ref().map(SessionName::as_str));
-        InheritedLimits::encode(self.inherited_limits.as_ref(), &mut to);
+        self.put(&mut bytes);
         bytes
     }
 
@@ -58,55 +30,61 @@ impl LaunchOptions {
 
     /// Launch data from bytes. `None`: they are damaged, or another version wrote them.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (&VERSION, rest) = bytes.split_first()? else {
+        let (&VERSION, mut rest) = bytes.split_first()? else {
             return None;
         };
-        let mut from = Decoder(rest);
-        let launch = decode(&mut from).ok()?;
-        from.0.is_empty().then_some(launch)
+        let launch = LaunchOptions::take(&mut rest).ok()?;
+        rest.is_empty().then_some(launch)
     }
 }
 
-fn decode(from: &mut Decoder<'_>) -> Result<LaunchOptions, Malformed> {
-    Ok(LaunchOptions {
-        argv: match from.flag()? {
-            true => Some(from.list(os)?),
-            false => None,
-        },
-        cwd: os(from)?.into(),
-        env: from.list(|from| Ok((os(from)?, os(from)?)))?,
-        stdin: Stdin::decode(from)?,
-        pty: match from.flag()? {
-            true => Some((from.u16()?, from.u16()?)),
-            false => None,
-        },
-        secrets: Arc::new(SecretFingerprints::from_bytes(from.bytes()?)),
-        sandbox: match from.u8()? {
-            0 => SandboxChoice::Off,
-            1 => {
-                let plan = Plan::from_bytes(from.bytes()?).ok_or(Malformed)?;
-                SandboxChoice::Plan(Box::new(plan))
-            }
-            2 => SandboxChoice::Impossible(from.text()?),
-            _ => return Err(Malformed),
-        },
-        name: (from.maybe_text()?).and_then(|name| SessionName::parse(&name).ok()),
-        inherited_limits: InheritedLimits::decode(from)?,
-        // Only an approved command is started from bytes.
-        beyond_settings: None,
-    })
+impl Wire for LaunchOptions {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.argv.put(to);
+        self.cwd.put(to);
+        self.env.put(to);
+        self.stdin.put(to);
+        self.pty.put(to);
+        self.secrets.to_bytes().put(to);
+        self.sandbox.put(to);
+        let name = self.name.as_ref();
+        name.map(|name| name.as_str().to_owned()).put(to);
+        self.inherited_limits.put(to);
+    }
+
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        Ok(LaunchOptions {
+            argv: Wire::take(from)?,
+            cwd: Wire::take(from)?,
+            env: Wire::take(from)?,
+            stdin: Wire::take(from)?,
+            pty: Wire::take(from)?,
+            secrets: Arc::new(SecretFingerprints::from_bytes(&Vec::take(from)?)),
+            sandbox: Wire::take(from)?,
+            name: <Option<String> as Wire>::take(from)?
+                .and_then(|name| SessionName::parse(&name).ok()),
+            inherited_limits: Wire::take(from)?,
+            // Only an approved command is started from bytes.
+            beyond_settings: None,
+        })
+    }
 }
 
-fn os(from: &mut Decoder<'_>) -> Result<OsString, Malformed> {
-    Ok(OsString::from_vec(from.bytes()?.to_vec()))
-}
+wire_enum!(SandboxChoice {
+    0 => Off,
+    1 => Plan(plan),
+    2 => Impossible(why),
+});
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
     use abide_core::SandboxedBy;
-    use abide_session::frame::ResourceLimit;
-    use abide_session::sandbox::{Folder, Mode, Network};
+    use abide_session::frame::{InheritedLimits, ResourceLimit, Stdin};
+    use abide_session::sandbox::{Folder, Mode, Network, Plan};
 
     #[test]
     fn launch_data_survives_the_bytes() {

@@ -12,10 +12,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use abide_core::{Containment, Exit, Gap, Sandboxed, SandboxedBy};
+use abide_core::{Containment, End, Exit, Gap, Sandboxed, SandboxedBy};
 use rustix::fs::{Mode, OFlags};
 
-use super::codec::end_from_word;
 use super::frame::Exited;
 use super::launch::{LaunchRecord, Size};
 
@@ -225,7 +224,7 @@ impl EndingFile {
         let later = AppendedLines::read(tail);
         Some(EndingFile::Ended(Exited {
             exit: code.or_else(|| found.number("signal").map(Exit::Signal)),
-            end: found.text("end").and_then(|word| end_from_word(&word))?,
+            end: found.text("end").and_then(|word| End::of_word(&word))?,
             duration_ms: found.number("duration_ms")?,
             bytes: later.bytes.or_else(|| found.number("bytes"))?,
             dropped: later.dropped.or_else(|| found.number("dropped"))?,

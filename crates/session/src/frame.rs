@@ -4,10 +4,11 @@
 use abide_core::{Containment, End, Ending, Exit, Millis, Sandboxed};
 
 pub use super::codec::Malformed;
-use super::codec::{Decoder, Encoder, containment_code, containment_from, end_code, end_from};
+use super::codec::{Wire, WireEnum};
 pub use super::launch::{
     ContainmentChoice, InheritedLimits, Launch, LaunchRecord, ResourceLimit, Size, Stdin,
 };
+use crate::{wire_enum, wire_struct};
 
 /// Version of the protocol.
 pub const VERSION: u8 = 1;
@@ -187,189 +188,69 @@ impl From<&Exited> for Ending {
     }
 }
 
+// A newer version adds kinds, and fields at the end of a kind. A kind never changes its meaning.
+wire_enum!(ToKeeper {
+    1 => Start(launch),
+    2 => Kill { end, grace_ms },
+    3 => Deadline { in_ms },
+    4 => Look,
+    5 => Watch { beyond },
+    6 => Input { bytes, once },
+    7 => CloseInput,
+    8 => Resize { cols, rows },
+    9 => Signal { number, once },
+    10 => Ack,
+    11 => Renew { folder },
+    12 => Hello,
+    15 => Forced { end },
+});
+
+wire_enum!(FromKeeper {
+    1 => Ready { version, contained_by, pid },
+    2 => Started { pid, at_mono_ms, contained_by, sandboxed },
+    3 => StartFailed { errno, sentence, at_wall_ms },
+    4 => Grew { bytes, quiet_since_mono_ms },
+    5 => Exited(exited),
+    6 => Emptied,
+    7 => Closed,
+    8 => InputTaken { bytes },
+    9 => KillPending { left },
+    10 => InputDropped { bytes },
+});
+
+wire_struct!(InputKey { key, from });
+
+wire_struct!(Exited {
+    exit,
+    end,
+    duration_ms,
+    bytes,
+    dropped,
+    empty,
+    closed
+});
+
 impl ToKeeper {
     /// Appends the frame to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        framed(out, |to| {
-            match self {
-                ToKeeper::Start(launch) => launch.encode(to.u8(1).u8(VERSION)),
-                ToKeeper::Kill { end, grace_ms } => to.u8(2).u8(end_code(*end)).u32(*grace_ms),
-                ToKeeper::Forced { end } => to.u8(15).u8(end_code(*end)),
-                ToKeeper::Deadline { in_ms } => to.u8(3).u64(*in_ms),
-                ToKeeper::Look => to.u8(4),
-                ToKeeper::Watch { beyond } => to.u8(5).u64(*beyond),
-                ToKeeper::Input { bytes, once: None } => to.u8(INPUT_KIND).bytes(bytes),
-                ToKeeper::Input {
-                    bytes,
-                    once: Some(once),
-                } => to
-                    .u8(INPUT_KIND)
-                    .bytes(bytes)
-                    .bytes(&once.key)
-                    .u64(once.from),
-                ToKeeper::CloseInput => to.u8(7),
-                ToKeeper::Resize { cols, rows } => to.u8(8).u32((*cols).into()).u32((*rows).into()),
-                ToKeeper::Signal { number, once: None } => to.u8(9).u32(*number as u32),
-                ToKeeper::Signal {
-                    number,
-                    once: Some(once),
-                } => to.u8(9).u32(*number as u32).bytes(once),
-                ToKeeper::Ack => to.u8(10),
-                ToKeeper::Renew { folder } => to.u8(11).bytes(folder),
-                ToKeeper::Hello => to.u8(12),
-            };
-        });
+        framed(out, self);
     }
 
     /// Takes the next frame of a known kind from the front of `buffer`; `None`: the frame is incomplete.
     pub fn take_from(buffer: &mut Vec<u8>) -> Result<Option<Self>, Malformed> {
-        next(buffer, Self::decode)
-    }
-
-    fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, Malformed> {
-        let mut from = Decoder(payload);
-        Ok(Some(match kind {
-            1 => {
-                // A newer version only adds fields.
-                if from.u8()? < VERSION {
-                    return Err(Malformed);
-                }
-                ToKeeper::Start(Box::new(Launch::decode(&mut from)?))
-            }
-            2 => ToKeeper::Kill {
-                end: end_from(from.u8()?)?,
-                grace_ms: from.u32()?,
-            },
-            3 => ToKeeper::Deadline { in_ms: from.u64()? },
-            4 => ToKeeper::Look,
-            5 => ToKeeper::Watch {
-                beyond: from.u64()?,
-            },
-            INPUT_KIND => ToKeeper::Input {
-                bytes: from.bytes()?.to_vec(),
-                once: InputKey::decode(&mut from)?,
-            },
-            7 => ToKeeper::CloseInput,
-            8 => ToKeeper::Resize {
-                cols: from.u16()?,
-                rows: from.u16()?,
-            },
-            9 => ToKeeper::Signal {
-                number: from.u32()? as i32,
-                once: match from.0.is_empty() {
-                    true => None,
-                    false => Some(from.bytes()?.to_vec()),
-                },
-            },
-            10 => ToKeeper::Ack,
-            11 => ToKeeper::Renew {
-                folder: from.bytes()?.to_vec(),
-            },
-            12 => ToKeeper::Hello,
-            15 => ToKeeper::Forced {
-                end: end_from(from.u8()?)?,
-            },
-            _ => return Ok(None),
-        }))
+        next(buffer)
     }
 }
 
 impl FromKeeper {
     /// Appends the frame to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        framed(out, |to| {
-            match self {
-                FromKeeper::Ready {
-                    version,
-                    contained_by,
-                    pid,
-                } => to
-                    .u8(1)
-                    .u8(*version)
-                    .u8(containment_code(*contained_by))
-                    .u32(*pid),
-                FromKeeper::Started {
-                    pid,
-                    at_mono_ms,
-                    contained_by,
-                    sandboxed,
-                } => to
-                    .u8(2)
-                    .u32(*pid)
-                    .u64(*at_mono_ms)
-                    .u8(containment_code(*contained_by))
-                    .sandboxed(sandboxed),
-                FromKeeper::StartFailed {
-                    errno,
-                    sentence,
-                    at_wall_ms,
-                } => to
-                    .u8(3)
-                    .u32(*errno as u32)
-                    .bytes(sentence.as_bytes())
-                    .u64(*at_wall_ms),
-                FromKeeper::Grew {
-                    bytes,
-                    quiet_since_mono_ms,
-                } => to.u8(4).u64(*bytes).u64(*quiet_since_mono_ms),
-                FromKeeper::Exited(exited) => exited.encode(to.u8(5)),
-                FromKeeper::Emptied => to.u8(6),
-                FromKeeper::Closed => to.u8(7),
-                FromKeeper::InputTaken { bytes } => to.u8(8).u64(*bytes),
-                FromKeeper::KillPending { left } => to.u8(9).u32(*left),
-                FromKeeper::InputDropped { bytes } => to.u8(10).u64(*bytes),
-            };
-        });
+        framed(out, self);
     }
 
     /// Takes the next frame of a known kind from the front of `buffer`; `None`: the frame is incomplete.
     pub fn take_from(buffer: &mut Vec<u8>) -> Result<Option<Self>, Malformed> {
-        next(buffer, Self::decode)
-    }
-
-    fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, Malformed> {
-        let mut from = Decoder(payload);
-        Ok(Some(match kind {
-            1 => FromKeeper::Ready {
-                version: from.u8()?,
-                contained_by: containment_from(from.u8()?)?,
-                pid: from.u32()?,
-            },
-            2 => FromKeeper::Started {
-                pid: from.u32()?,
-                at_mono_ms: from.u64()?,
-                contained_by: containment_from(from.u8()?)?,
-                sandboxed: from.sandboxed()?,
-            },
-            3 => FromKeeper::StartFailed {
-                errno: from.u32()? as i32,
-                sentence: from.text()?,
-                at_wall_ms: from.u64()?,
-            },
-            4 => FromKeeper::Grew {
-                bytes: from.u64()?,
-                quiet_since_mono_ms: from.u64()?,
-            },
-            5 => FromKeeper::Exited(Exited::decode(&mut from)?),
-            6 => FromKeeper::Emptied,
-            7 => FromKeeper::Closed,
-            8 => FromKeeper::InputTaken { bytes: from.u64()? },
-            9 => FromKeeper::KillPending { left: from.u32()? },
-            10 => FromKeeper::InputDropped { bytes: from.u64()? },
-            _ => return Ok(None),
-        }))
-    }
-}
-
-impl InputKey {
-    fn decode(from: &mut Decoder<'_>) -> Result<Option<Self>, Malformed> {
-        if from.0.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some(InputKey {
-            key: from.bytes()?.to_vec(),
-            from: from.u64()?,
-        }))
+        next(buffer)
     }
 }
 
@@ -386,58 +267,34 @@ impl Exited {
             closed: true,
         }
     }
-
-    fn encode<'e, 'b>(&self, to: &'e mut Encoder<'b>) -> &'e mut Encoder<'b> {
-        to.exit(self.exit)
-            .u8(end_code(self.end))
-            .u64(self.duration_ms)
-            .u64(self.bytes)
-            .u64(self.dropped)
-            .flag(self.empty)
-            .flag(self.closed)
-    }
-
-    fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
-        Ok(Exited {
-            exit: from.exit()?,
-            end: end_from(from.u8()?)?,
-            duration_ms: from.u64()?,
-            bytes: from.u64()?,
-            dropped: from.u64()?,
-            empty: from.flag()?,
-            closed: from.flag()?,
-        })
-    }
 }
 
-const INPUT_KIND: u8 = 6;
-const HEADER: usize = 5;
+/// Bytes before the kind of a frame: its length.
+const HEADER: usize = 4;
 
-fn framed(out: &mut Vec<u8>, body: impl FnOnce(&mut Encoder<'_>)) {
+fn framed(out: &mut Vec<u8>, frame: &impl Wire) {
     let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    body(&mut Encoder(out));
-    let len = (out.len() - start - 4) as u32;
-    out[start..start + 4].copy_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(&[0; HEADER]);
+    frame.put(out);
+    let len = (out.len() - start - HEADER) as u32;
+    out[start..start + HEADER].copy_from_slice(&len.to_le_bytes());
 }
 
-fn next<T>(
-    buffer: &mut Vec<u8>,
-    decode: impl Fn(u8, &[u8]) -> Result<Option<T>, Malformed>,
-) -> Result<Option<T>, Malformed> {
+fn next<T: WireEnum>(buffer: &mut Vec<u8>) -> Result<Option<T>, Malformed> {
     loop {
-        if buffer.len() < HEADER {
+        if buffer.len() <= HEADER {
             return Ok(None);
         }
-        let len = Decoder(buffer).u32()? as usize;
+        let len = u32::take(&mut buffer.as_slice())? as usize;
         if len == 0 || len > FRAME_LIMIT {
             return Err(Malformed);
         }
-        let Some(frame) = buffer.get(4..4 + len) else {
+        let Some(mut frame) = buffer.get(HEADER..HEADER + len) else {
             return Ok(None);
         };
-        let decoded = decode(frame[0], &frame[1..])?;
-        buffer.drain(..4 + len);
+        let is_known = T::CODES.contains(&frame[0]);
+        let decoded = is_known.then(|| T::take(&mut frame)).transpose()?;
+        buffer.drain(..HEADER + len);
         if decoded.is_some() {
             return Ok(decoded);
         }
@@ -641,10 +498,8 @@ mod tests {
     #[test]
     fn a_list_that_lies_about_its_count_makes_no_room() {
         let mut wire = Vec::new();
-        framed(&mut wire, |to| {
-            to.u8(1).u8(VERSION).bytes(b"s").bytes(b"a").bytes(b"c");
-            to.u32(u32::MAX);
-        });
+        let frame = (1_u8, (String::from("session"), u32::MAX));
+        framed(&mut wire, &frame);
         assert_eq!(ToKeeper::take_from(&mut wire), Err(Malformed));
     }
 }

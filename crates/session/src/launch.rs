@@ -3,8 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::codec::{Decoder, Encoder, Malformed};
 use super::sandbox::Plan;
+use crate::{wire_enum, wire_struct};
 
 /// Everything needed to start a command. It is sent once; only its record is written to the session's directory, because
 /// the other parts may hold secrets (environment, input).
@@ -52,7 +52,7 @@ pub struct LaunchRecord {
     pub log_quota: u64,
     /// Wall time of the creation of the session.
     pub created_wall_ms: u64,
-    /// Idempotency keys of the start, at most 255.
+    /// Idempotency keys of the start.
     pub keys: Vec<String>,
     /// Conversation in which the session was started.
     pub conversation: Option<String>,
@@ -86,35 +86,12 @@ pub struct ResourceLimit {
     pub hard: u64,
 }
 
-impl InheritedLimits {
-    /// Appends limits, if there are some.
-    pub fn encode(limits: Option<&Self>, to: &mut Encoder<'_>) {
-        to.flag(limits.is_some());
-        if let Some(InheritedLimits { umask, limits }) = limits {
-            to.u32(*umask).u32(limits.len() as u32);
-            for bound in limits {
-                to.u32(bound.resource).u64(bound.soft).u64(bound.hard);
-            }
-        }
-    }
-
-    /// Decodes limits.
-    pub fn decode(from: &mut Decoder<'_>) -> Result<Option<Self>, Malformed> {
-        if !from.flag()? {
-            return Ok(None);
-        }
-        Ok(Some(InheritedLimits {
-            umask: from.u32()?,
-            limits: from.list(|from| {
-                Ok(ResourceLimit {
-                    resource: from.u32()?,
-                    soft: from.u64()?,
-                    hard: from.u64()?,
-                })
-            })?,
-        }))
-    }
-}
+wire_struct!(InheritedLimits { umask, limits });
+wire_struct!(ResourceLimit {
+    resource,
+    soft,
+    hard
+});
 
 /// Standard input of a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,26 +104,11 @@ pub enum Stdin {
     Open,
 }
 
-impl Stdin {
-    /// Appends the standard input.
-    pub fn encode(&self, to: &mut Encoder<'_>) {
-        match self {
-            Stdin::None => to.u8(0),
-            Stdin::Bytes(bytes) => to.u8(1).bytes(bytes),
-            Stdin::Open => to.u8(2),
-        };
-    }
-
-    /// Decodes a standard input.
-    pub fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
-        Ok(match from.u8()? {
-            0 => Stdin::None,
-            1 => Stdin::Bytes(from.bytes()?.to_vec()),
-            2 => Stdin::Open,
-            _ => return Err(Malformed),
-        })
-    }
-}
+wire_enum!(Stdin {
+    0 => None,
+    1 => Bytes(bytes),
+    2 => Open,
+});
 
 /// Size of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +118,8 @@ pub struct Size {
     /// Number of lines.
     pub rows: u16,
 }
+
+wire_struct!(Size { cols, rows });
 
 /// Containment that the caller requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,95 +143,41 @@ impl Launch {
         launch.env.push((name.into(), value));
         launch
     }
-
-    pub(super) fn encode<'e, 'b>(&self, to: &'e mut Encoder<'b>) -> &'e mut Encoder<'b> {
-        let record = &self.record;
-        to.bytes(record.session.as_bytes())
-            .bytes(record.agent.as_bytes())
-            .bytes(&record.command)
-            .bytes(&record.cwd);
-        match record.pty {
-            None => to.u8(0),
-            Some(size) => to.u8(1).u32(size.cols.into()).u32(size.rows.into()),
-        };
-        to.maybe_u64(record.deadline_ms)
-            .maybe_u64(record.idle_ms)
-            .maybe_u64(record.inactivity_ms)
-            .u64(record.log_quota)
-            .u64(record.created_wall_ms)
-            .texts(&record.keys)
-            .maybe_text(record.conversation.as_deref())
-            .maybe_text(record.started_by.as_deref())
-            .maybe_text(record.name.as_deref())
-            .u32(record.grace_ms)
-            .bytes(&record.secret_fingerprints)
-            .u32(self.argv.len() as u32);
-        for arg in &self.argv {
-            to.bytes(arg);
-        }
-        to.u32(self.env.len() as u32);
-        for (name, value) in &self.env {
-            to.bytes(name).bytes(value);
-        }
-        self.stdin.encode(to);
-        to.u8(match self.containment {
-            ContainmentChoice::Auto => 0,
-            ContainmentChoice::Cgroup => 1,
-            ContainmentChoice::PidNamespace => 2,
-            ContainmentChoice::Subreaper => 3,
-        });
-        to.u32(self.max_processes);
-        match &self.sandbox {
-            None => to.u8(0),
-            Some(plan) => plan.encode(to.u8(1)),
-        };
-        InheritedLimits::encode(self.inherited.as_ref(), to);
-        to
-    }
-
-    /// Decodes a launch.
-    pub(super) fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
-        Ok(Launch {
-            record: LaunchRecord {
-                session: from.text()?,
-                agent: from.text()?,
-                command: from.bytes()?.to_vec(),
-                cwd: from.bytes()?.to_vec(),
-                pty: match from.u8()? {
-                    0 => None,
-                    _ => Some(Size {
-                        cols: from.u16()?,
-                        rows: from.u16()?,
-                    }),
-                },
-                deadline_ms: from.maybe_u64()?,
-                idle_ms: from.maybe_u64()?,
-                inactivity_ms: from.maybe_u64()?,
-                log_quota: from.u64()?,
-                created_wall_ms: from.u64()?,
-                keys: from.texts()?,
-                conversation: from.maybe_text()?,
-                started_by: from.maybe_text()?,
-                name: from.maybe_text()?,
-                grace_ms: from.u32()?,
-                secret_fingerprints: from.bytes()?.to_vec(),
-            },
-            argv: from.list(|from| Ok(from.bytes()?.to_vec()))?,
-            env: from.list(|from| Ok((from.bytes()?.to_vec(), from.bytes()?.to_vec())))?,
-            stdin: Stdin::decode(from)?,
-            containment: match from.u8()? {
-                0 => ContainmentChoice::Auto,
-                1 => ContainmentChoice::Cgroup,
-                2 => ContainmentChoice::PidNamespace,
-                3 => ContainmentChoice::Subreaper,
-                _ => return Err(Malformed),
-            },
-            max_processes: from.u32()?,
-            sandbox: match from.u8()? {
-                0 => None,
-                _ => Some(Plan::decode(from)?),
-            },
-            inherited: InheritedLimits::decode(from)?,
-        })
-    }
 }
+
+wire_enum!(ContainmentChoice {
+    0 => Auto,
+    1 => Cgroup,
+    2 => PidNamespace,
+    3 => Subreaper,
+});
+
+wire_struct!(LaunchRecord {
+    session,
+    agent,
+    command,
+    cwd,
+    pty,
+    deadline_ms,
+    idle_ms,
+    inactivity_ms,
+    log_quota,
+    created_wall_ms,
+    keys,
+    conversation,
+    started_by,
+    name,
+    grace_ms,
+    secret_fingerprints,
+});
+
+wire_struct!(Launch {
+    record,
+    argv,
+    env,
+    stdin,
+    containment,
+    max_processes,
+    sandbox,
+    inherited,
+});

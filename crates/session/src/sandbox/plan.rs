@@ -1,13 +1,11 @@
 //! Sandbox of one command as data, decided by the daemon and sent to the keeper.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use abide_core::SandboxedBy;
 
-use crate::codec::{Decoder, Encoder, Malformed};
+use crate::{wire_enum, wire_struct};
 
 /// End of the sentence about a sandbox that cannot be made: the way out for an agent.
 pub const ASK_OUTSIDE: &str = "An agent can ask a person to run it outside, with needs={\"sandbox\":\"off\"} and a justification.";
@@ -85,36 +83,6 @@ impl Network {
             Network::Off | Network::On => None,
         }
     }
-
-    fn encode<'e, 'b>(&self, to: &'e mut Encoder<'b>) -> &'e mut Encoder<'b> {
-        match self {
-            Network::Off => to.u8(0),
-            Network::On => to.u8(1),
-            Network::Allowlist(gate) => {
-                to.u8(2);
-                for ports in [&gate.ports, &gate.host_ports] {
-                    to.u32(ports.len() as u32);
-                    for port in ports {
-                        to.u32(u32::from(*port));
-                    }
-                }
-                to.bytes(&gate.config)
-            }
-        }
-    }
-
-    fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
-        Ok(match from.u8()? {
-            0 => Network::Off,
-            1 => Network::On,
-            2 => Network::Allowlist(GatePlan {
-                ports: from.list(Decoder::u16)?,
-                host_ports: from.list(Decoder::u16)?,
-                config: from.bytes()?.to_vec(),
-            }),
-            _ => return Err(Malformed),
-        })
-    }
 }
 
 /// A folder whose identity was recorded when its path was resolved. A path that leads elsewhere later is refused.
@@ -170,65 +138,40 @@ impl Plan {
         let path = root.join(path);
         (self.write.iter().filter(is_part)).any(|named| path.starts_with(named))
     }
-
-    /// Plan as bytes, for a command that another daemon may start.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        self.encode(&mut Encoder(&mut bytes));
-        bytes
-    }
-
-    /// Plan from bytes. `None`: they are damaged.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut from = Decoder(bytes);
-        let plan = Plan::decode(&mut from).ok()?;
-        from.0.is_empty().then_some(plan)
-    }
-
-    pub(crate) fn encode<'e, 'b>(&self, to: &'e mut Encoder<'b>) -> &'e mut Encoder<'b> {
-        to.u8(self.at_least.code())
-            .flag(self.mode == Mode::WorkspaceWrite);
-        self.network.encode(to);
-        encode_path(to, &self.workspace.path);
-        to.u64(self.workspace.device).u64(self.workspace.inode);
-        encode_path(to, &self.home);
-        encode_path(to, &self.layers);
-        for list in [&self.write, &self.hide, &self.own] {
-            to.u32(list.len() as u32);
-            for path in list {
-                encode_path(to, path);
-            }
-        }
-        to.maybe_u64(self.layer_bytes)
-    }
-
-    pub(crate) fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
-        Ok(Plan {
-            at_least: SandboxedBy::from_code(from.u8()?).ok_or(Malformed)?,
-            mode: match from.flag()? {
-                true => Mode::WorkspaceWrite,
-                false => Mode::ReadOnly,
-            },
-            network: Network::decode(from)?,
-            workspace: Folder {
-                path: decode_path(from)?,
-                device: from.u64()?,
-                inode: from.u64()?,
-            },
-            home: decode_path(from)?,
-            layers: decode_path(from)?,
-            write: from.list(decode_path)?,
-            hide: from.list(decode_path)?,
-            own: from.list(decode_path)?,
-            layer_bytes: from.maybe_u64()?,
-        })
-    }
 }
 
-fn encode_path(to: &mut Encoder<'_>, path: &Path) {
-    to.bytes(path.as_os_str().as_bytes());
-}
+wire_enum!(Mode {
+    0 => ReadOnly,
+    1 => WorkspaceWrite,
+});
 
-fn decode_path(from: &mut Decoder<'_>) -> Result<PathBuf, Malformed> {
-    Ok(OsString::from_vec(from.bytes()?.to_vec()).into())
-}
+wire_enum!(Network {
+    0 => Off,
+    1 => On,
+    2 => Allowlist(gate),
+});
+
+wire_struct!(GatePlan {
+    ports,
+    host_ports,
+    config,
+});
+
+wire_struct!(Folder {
+    path,
+    device,
+    inode,
+});
+
+wire_struct!(Plan {
+    at_least,
+    mode,
+    network,
+    workspace,
+    home,
+    layers,
+    write,
+    hide,
+    own,
+    layer_bytes,
+});
