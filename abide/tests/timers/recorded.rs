@@ -296,7 +296,7 @@ fn power_cuts(cuts: usize, seed: u64) {
     let mut life = Life { abide, promised };
     let mut dice = Dice(seed);
     let mut running = Vec::new();
-    // SQLite makes a checkpoint after a thousand pages, a while after the commit that reached that length.
+    // SQLite makes a checkpoint with the commit that reaches a thousand pages.
     let mut n = 0;
     while n < 600 || n % 50 != 0 || !was_brought(&read_record(&life.abide.path("mark"))) {
         let short = dice.roll(4) == 0;

@@ -1,7 +1,6 @@
 //! The database: questions, timers, messages and deliveries. One writer, one synced transaction per generation
 //! (`commits.rs`).
 
-mod checkpoint;
 mod damage;
 mod deliveries;
 mod held;
@@ -15,7 +14,6 @@ mod timer_history;
 mod timer_list;
 mod wal;
 mod write;
-mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +28,6 @@ use rusqlite::{Connection, ffi};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::clients::ConnectedReaders;
-use checkpoint::Checkpointer;
 pub(crate) use damage::{OpenedPostgres, open_postgres};
 pub use damage::{check, damaged_copies, open, wal_is_damaged};
 pub use deliveries::{ClientRow, Delivery, DeliveryState, WakerRecord};
@@ -53,7 +50,6 @@ pub use timer_list::{EndedFilter, MessageCounts, TimerOrder, TimerPage, TimerQue
 pub use write::closing_word;
 #[cfg(test)]
 pub(crate) use write::commit;
-use writer::Writer;
 
 /// Writer of records.
 pub trait Store: Send + Sync {
@@ -240,12 +236,10 @@ impl Sqlite {
         let mut db = connect(path)?;
         let (state, open) = load(&mut db, boot_id)?;
         let reader = StoreReader::new(connect(path)?, connect(path)?, state.id_permutation);
-        let writer = Arc::new(Writer::new(db)?);
-        let checkpointer = Checkpointer::start(connect(path)?, writer.clone())?;
         let (jobs, queue) = std_mpsc::sync_channel::<Job>(MAX_JOBS);
         std::thread::Builder::new()
             .name("abide-store".into())
-            .spawn(move || serve(&writer, &checkpointer, &queue))
+            .spawn(move || serve(&mut db, &queue))
             .map_err(|e| StoreFault::Refused(format!("a thread for the database: {e}")))?;
         let store = Arc::new(Sqlite {
             jobs,
@@ -261,22 +255,14 @@ impl Sqlite {
 }
 
 /// Runs jobs until all senders are dropped.
-fn serve(writer: &Writer, checkpointer: &Checkpointer, queue: &std_mpsc::Receiver<Job>) {
+fn serve(db: &mut Connection, queue: &std_mpsc::Receiver<Job>) {
     while let Ok(job) = queue.recv() {
         match job {
-            Job::Commit(records, done) => {
-                drop(done.send(writer.with(|db| write::commit(db, &records))));
-            }
+            Job::Commit(records, done) => drop(done.send(write::commit(db, &records))),
             Job::WakerRecord(record, _place, done) => {
-                drop(done.send(writer.with(|db| write::write_waker_record(db, &record))));
+                drop(done.send(write::write_waker_record(db, &record)));
             }
-            Job::Prune(before, done) => {
-                drop(done.send(writer.with(|db| write::prune(db, before))));
-            }
-        }
-        // The caller has been answered before this.
-        if writer.wal_size.needs_checkpoint() {
-            checkpointer.request();
+            Job::Prune(before, done) => drop(done.send(write::prune(db, before))),
         }
     }
 }
