@@ -20,7 +20,6 @@ use super::gate_sockets;
 use super::git::{self, MOST_PROTECTED, OutsideGit, Protected};
 use super::layers::Layers;
 use super::mounts::{self, Attributes, MountTable};
-use super::path_list;
 use super::paths;
 use super::plan::{GatePlan, Mode, Network, Plan};
 use super::rules;
@@ -99,19 +98,19 @@ struct Trees {
     hidden: Vec<PathBuf>,
 }
 
-/// Facts about the machine and the workspace that the keeper finds while the init process builds a sandbox.
+/// Facts about the machine and the workspace, which the keeper finds before there are namespaces.
 pub struct Found {
-    /// Pipe with the protected paths of the workspace.
-    pub protected: OwnedFd,
-    /// Pipe with the list of sockets that are bound outside.
-    pub sockets: OwnedFd,
+    /// Protected paths of the workspace.
+    pub protected: Protected,
+    /// Sockets that are bound outside.
+    pub sockets: Vec<PathBuf>,
 }
 
 /// Builds the sandbox in the namespaces of this process. `gate`: channel to the network gate, if there is one.
 pub fn build(
     plan: &Plan,
     session: &str,
-    found: Found,
+    found: &Found,
     gate: Option<&GateChannel>,
 ) -> Result<Built, Fault> {
     rustix::process::umask(Permissions::from_raw_mode(0o022));
@@ -224,7 +223,7 @@ fn workspace(plan: &Plan, attributes: Attributes) -> Result<OwnedFd, Fault> {
 
 /// Attaches everything. Returns the paths below which the command may write, and whether repositories may be missing among
 /// those that are protected.
-fn assemble(plan: &Plan, trees: Trees, found: Found) -> Result<(Vec<PathBuf>, bool), Fault> {
+fn assemble(plan: &Plan, trees: Trees, found: &Found) -> Result<(Vec<PathBuf>, bool), Fault> {
     let Trees {
         proc,
         workspace,
@@ -248,8 +247,7 @@ fn assemble(plan: &Plan, trees: Trees, found: Found) -> Result<(Vec<PathBuf>, bo
     writable.extend_from_slice(&layered);
     let root = &plan.workspace.path;
     attach_making(workspace, root)?;
-    let protected = Protected::receive(found.protected)
-        .named(|| "find the protected paths of the workspace".into())?;
+    let Found { protected, sockets } = found;
     let is_in_protected = |(path, _): &(PathBuf, OwnedFd)| {
         let mut all = protected.paths.iter();
         all.any(|protected| path.starts_with(root.join(protected)))
@@ -284,9 +282,7 @@ fn assemble(plan: &Plan, trees: Trees, found: Found) -> Result<(Vec<PathBuf>, bo
         writable.push(path);
     }
     hide(plan, &hidden, &covers)?;
-    let sockets =
-        path_list::receive(found.sockets).named(|| "list the sockets of other programs".into())?;
-    cover_sockets(plan, &writable, &sockets, &covers)?;
+    cover_sockets(plan, &writable, sockets, &covers)?;
     for path in paths::READ_ONLY_OF_PROC.map(Path::new) {
         if rules::exists(path) {
             freeze(path)?;

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +10,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 
 use super::git_config::{in_workspace, named_paths};
-use super::path_list;
 use super::paths::{PROTECTED, PROTECTED_OF_GIT, PROTECTED_OF_WORKTREE};
 use super::plan::{Mode as Access, Plan};
 
@@ -19,10 +17,8 @@ use super::plan::{Mode as Access, Plan};
 const DEPTH: usize = 2;
 /// Depth to which submodules are searched in a git directory.
 const MODULE_DEPTH: usize = 8;
-/// Entries that are looked at in search of repositories: as many as the keeper can while the init process makes the layers.
+/// Entries that are looked at in search of repositories, which takes about a millisecond.
 const ENTRIES: usize = 2_000;
-/// Stands in a list for paths that may be missing in it. No protected path is absolute.
-const INCOMPLETE: &str = "/";
 /// Protected paths that a sandbox can have; each is a mount.
 pub const MOST_PROTECTED: usize = 1_000;
 
@@ -93,33 +89,6 @@ impl Protected {
         found.add_named_by_git(&plan.workspace.path, &plan.home);
         found.paths.retain(|path| !plan.permits(path));
         found
-    }
-
-    /// The same for a sandbox that is about to be built, with what must exist so that it can be protected.
-    pub fn with_missing(plan: &Plan) -> Self {
-        let mut found = Protected::of(plan);
-        found.make_missing(&plan.workspace.path);
-        found.paths.retain(|path| !plan.permits(path));
-        found
-    }
-
-    /// Sends the paths to the init process, and whether some may be missing.
-    pub fn send(&self, to: OwnedFd) -> io::Result<()> {
-        let paths = self.paths.iter().map(PathBuf::as_path);
-        let missing = self.is_incomplete.then_some(Path::new(INCOMPLETE));
-        path_list::send(to, paths.chain(missing))
-    }
-
-    /// Receives the paths.
-    pub fn receive(from: OwnedFd) -> io::Result<Self> {
-        let mut paths = path_list::receive(from)?;
-        let before = paths.len();
-        paths.retain(|path| path != Path::new(INCOMPLETE));
-        Ok(Protected {
-            is_incomplete: paths.len() < before,
-            paths,
-            ..Protected::default()
-        })
     }
 
     /// Finds the protected paths that exist.
@@ -280,19 +249,34 @@ impl Protected {
 
     /// Makes what git would obey and does not exist yet, so that it can be protected: an empty folder of hooks, and an
     /// empty configuration of a worktree where git reads one. Nobody sees them: they are in the git directory.
-    fn make_missing(&mut self, root: &Path) {
-        for git in self.git_folders.clone() {
-            let is_visible = !git.components().any(|part| part.as_os_str() == ".git");
-            if is_visible {
-                continue;
-            }
-            let missing = make_missing(&root.join(&git), &root.join(&git));
-            self.paths.extend(missing.iter().map(|name| git.join(name)));
+    pub fn make_missing(&mut self, plan: &Plan) {
+        for git in self.hidden_git_folders() {
+            let git = plan.workspace.path.join(git);
+            make_missing(&git, &git);
         }
         if let Some(worktree) = &self.outside.worktree {
             make_missing(&worktree.common, &worktree.common);
             make_missing(&worktree.own, &worktree.common);
         }
+        self.add_made(plan);
+    }
+
+    /// Adds what [`make_missing`](Self::make_missing) has made in the workspace, maybe in another process.
+    pub fn add_made(&mut self, plan: &Plan) {
+        for git in self.hidden_git_folders() {
+            for path in MADE_IN_GIT.map(|name| git.join(name)) {
+                let is_wanted = !self.paths.contains(&path) && !plan.permits(&path);
+                if is_wanted && fs::symlink_metadata(plan.workspace.path.join(&path)).is_ok() {
+                    self.paths.push(path);
+                }
+            }
+        }
+    }
+
+    /// Git directories in the workspace in which a new file is not noticed by people.
+    fn hidden_git_folders(&self) -> Vec<PathBuf> {
+        let is_hidden = |git: &&PathBuf| git.components().any(|part| part.as_os_str() == ".git");
+        self.git_folders.iter().filter(is_hidden).cloned().collect()
     }
 }
 
@@ -313,28 +297,26 @@ fn open_folder(at: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::openat(at, path, flags, Mode::empty())
 }
 
-/// Makes names in a git directory that do not exist yet, and returns them. `common`: git directory with the configuration.
-/// What this user cannot make, a command cannot make either.
-fn make_missing(git: &Path, common: &Path) -> Vec<&'static str> {
-    let mut made = Vec::new();
+/// Names that are made in a git directory if they do not exist.
+const MADE_IN_GIT: [&str; 2] = ["hooks", "config.worktree"];
+
+/// Makes names in a git directory that do not exist yet. `common`: git directory with the configuration. What this user
+/// cannot make, a command cannot make either.
+fn make_missing(git: &Path, common: &Path) {
+    let [hooks, config] = MADE_IN_GIT.map(|name| git.join(name));
     // The umask of the keeper is strict, and others may use the repository too.
     let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
-    let hooks = git.join("hooks");
     if git == common && fs::create_dir(&hooks).is_ok() {
         let _ = open(&hooks, 0o755);
-        made.push("hooks");
     }
     let reads_worktree_config = || {
         let config = fs::read(common.join("config")).unwrap_or_default();
         let mut words = config.split(|byte| !byte.is_ascii_alphanumeric());
         words.any(|word| word.eq_ignore_ascii_case(b"worktreeconfig"))
     };
-    let config = git.join("config.worktree");
     if reads_worktree_config() && fs::File::create_new(&config).is_ok() {
         let _ = open(&config, 0o644);
-        made.push("config.worktree");
     }
-    made
 }
 
 /// Protected paths of a git directory outside the workspace, relative to it.

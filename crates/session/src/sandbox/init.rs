@@ -171,10 +171,14 @@ impl Sandbox {
         .map_err(|errno| fail("make a socket", &errno.into()))?;
         let (held, keep_alive) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
             .map_err(|errno| fail("make a pipe", &errno.into()))?;
-        let (listed, to_list) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
-            .map_err(|errno| fail("make a pipe", &errno.into()))?;
-        let (protected, to_protect) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
-            .map_err(|errno| fail("make a pipe", &errno.into()))?;
+        let sockets = sockets::bound().map_err(|fault| NotBuilt {
+            is_unavailable: false,
+            ..fail("list the sockets of other programs", &fault)
+        })?;
+        let mut found = Found {
+            protected: Protected::of(plan),
+            sockets,
+        };
         let gate = (plan.network.gate().map(|_| GateChannel::make()).transpose())
             .map_err(|fault| fail("make a socket", &fault))?;
         let mut handle: RawFd = -1;
@@ -185,11 +189,7 @@ impl Sandbox {
         };
         let pid = match pid {
             Ok(0) => {
-                drop((report, to_list, to_protect));
-                let found = Found {
-                    sockets: listed,
-                    protected,
-                };
+                drop(report);
                 let gate = gate.as_ref();
                 init(plan, session, found, gate, to_report, held.as_fd())
             }
@@ -203,7 +203,7 @@ impl Sandbox {
             }
             Err(fault) => return Err(fail("make namespaces", &fault)),
         };
-        drop((to_report, listed, protected));
+        drop(to_report);
         // SAFETY: the kernel has written a new descriptor.
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
         let namespace = Namespace::of(pid, handle, keep_alive);
@@ -211,15 +211,13 @@ impl Sandbox {
             None => write_maps(pid),
             Some(_) => Ok(()),
         };
-        let mut protected = Protected::default();
         let built = mapped
-            .and_then(|()| Ok(rustix::net::send(&report, b"go", SendFlags::NOSIGNAL).map(drop)?))
+            .and_then(|()| {
+                found.protected.make_missing(plan);
+                Ok(rustix::net::send(&report, b"go", SendFlags::NOSIGNAL).map(drop)?)
+            })
             .map_err(|fault| fail("map the user", &fault))
             .and_then(|()| {
-                // The init process notices a list without its end. It receives them in this order.
-                protected = Protected::with_missing(plan);
-                let _ = protected.send(to_protect);
-                let _ = sockets::send(to_list);
                 receive(&report)
                     .map_err(|fault| fail("hear from the init process", &fault))?
                     .map_err(|(errno, why, is_unavailable)| NotBuilt {
@@ -236,7 +234,7 @@ impl Sandbox {
                     filters,
                     plan.network != Network::On,
                 ),
-                protected,
+                protected: found.protected,
                 mounts: open_mounts(pid),
                 namespace: Some(namespace),
                 gate,
@@ -312,7 +310,7 @@ fn all_ids(name: &str) -> io::Result<String> {
 fn init(
     plan: &Plan,
     session: &str,
-    found: Found,
+    mut found: Found,
     gate: Option<&GateChannel>,
     report: OwnedFd,
     held: BorrowedFd<'_>,
@@ -322,7 +320,10 @@ fn init(
     let mut go = [0; 2];
     let received = rustix::net::recv(&report, &mut go, RecvFlags::empty());
     let built = match received {
-        Ok((2, _)) => build::build(plan, session, found, gate),
+        Ok((2, _)) => {
+            found.protected.add_made(plan);
+            build::build(plan, session, &found, gate)
+        }
         _ => Err(Errno::PIPE).named(|| "hear from the keeper".into()),
     };
     let sent = send(&report, built);

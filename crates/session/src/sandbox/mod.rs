@@ -21,7 +21,6 @@ mod layers;
 mod mounts;
 mod of_run;
 mod only_landlock;
-mod path_list;
 mod paths;
 mod plan;
 mod probe;
