@@ -42,7 +42,7 @@ pub use postgres::{
     TimerMarks,
 };
 pub(crate) use postgres::{
-    FrameTable, MAX_ENTRIES, MAX_FRAMES, StoredFrame, inspect, introduced_machines, leave,
+    FrameTable, MAX_ENTRIES, MAX_FRAMES, NOW_MS, StoredFrame, inspect, introduced_machines, leave,
 };
 pub use read::{EndedQuery, MessageQuery, MessageRow, StoreReader, TimerRow};
 pub use timer_history::TimerChangeRow;

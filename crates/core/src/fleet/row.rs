@@ -48,6 +48,20 @@ impl Pace {
             Pace::Slow => SILENCE_SLOW,
         }
     }
+
+    /// Word in the row of a machine.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Pace::Fast => "fast",
+            Pace::Slow => "slow",
+        }
+    }
+
+    /// Pace with this word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        let all = [Pace::Fast, Pace::Slow];
+        all.into_iter().find(|pace| pace.as_str() == word)
+    }
 }
 
 /// Relation of a machine to the fleet.
@@ -61,6 +75,29 @@ pub enum Standing {
     Forgotten,
     /// Expelled by a person: its key has no rights anywhere.
     Revoked,
+}
+
+impl Standing {
+    /// Word in the row of a machine.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Standing::Member => "member",
+            Standing::Left => "left",
+            Standing::Forgotten => "forgotten",
+            Standing::Revoked => "revoked",
+        }
+    }
+
+    /// Relation with this word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        let all = [
+            Standing::Member,
+            Standing::Left,
+            Standing::Forgotten,
+            Standing::Revoked,
+        ];
+        all.into_iter().find(|standing| standing.as_str() == word)
+    }
 }
 
 /// Row of a machine.

@@ -14,10 +14,8 @@ use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
 use super::{Introduction, Machine, MachineIdentity};
 use crate::secret;
-use crate::store::{TIMELINE, text_array};
+use crate::store::{NOW_MS, TIMELINE, text_array};
 
-/// Clock of the database in milliseconds.
-const CLOCK: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 /// Columns of a machine, in the order in which [`machine`] reads them.
 const MACHINE: &str = "'machine', id, claim, boot, standing, heartbeat, pace, fleet_time, written, lost_after, name, \
      labels, version, encode(public_key, 'hex'), encode(mac, 'hex'), declared_lost";
@@ -48,7 +46,7 @@ pub(super) fn sql(
                            fleet_time, written, lost_after";
             let values = format!(
                 "{id}, '{}', '{}', '{}', {}, {}, '{boot:032x}', {}, 'member', {heartbeat}, 'slow', NULL::bigint, \
-                 {CLOCK}, {}::bigint",
+                 {NOW_MS}, {}::bigint",
                 me.name,
                 own.labels.join(" "),
                 env!("CARGO_PKG_VERSION"),
@@ -136,11 +134,11 @@ pub(crate) fn bell(machine: MachineId) -> String {
 
 fn heartbeat(id: i64, beat: &Beat, agents: &BTreeSet<String>) -> String {
     format!(
-        "UPDATE machine SET heartbeat = {}, pace = '{}', standing = '{}', fleet_time = {}, written = {CLOCK}, \
+        "UPDATE machine SET heartbeat = {}, pace = '{}', standing = '{}', fleet_time = {}, written = {NOW_MS}, \
          agents = {} WHERE id = {id} AND claim = {} AND heartbeat < {} AND standing IN ('member', 'left') RETURNING 'beaten'",
         beat.heartbeat,
-        pace_word(beat.pace),
-        standing_word(beat.standing),
+        beat.pace.as_str(),
+        beat.standing.as_str(),
         number(beat.fleet_time.map(|time| time.0)),
         text_array(agents),
         signed(beat.claim.0),
@@ -151,7 +149,7 @@ fn heartbeat(id: i64, beat: &Beat, agents: &BTreeSet<String>) -> String {
 fn look(id: i64, scope: &Scope, shards: &[ShardId]) -> String {
     let fleet = format!(
         "SELECT 'fleet', row_version, version, oldest_writer, clock_ahead_ms, reached_ms, members, timeline, \
-         went_back_ms, {CLOCK}, {TIMELINE}, (SELECT count(*) FROM (SELECT 1 FROM frame WHERE recipient = {id} LIMIT 1) \
+         went_back_ms, {NOW_MS}, {TIMELINE}, (SELECT count(*) FROM (SELECT 1 FROM frame WHERE recipient = {id} LIMIT 1) \
          AS waiting) FROM fleet"
     );
     let (machines, owners) = match scope {
@@ -265,26 +263,14 @@ fn fleet_row(row: &SimpleQueryRow) -> Option<FleetRow> {
 }
 
 fn machine(row: &SimpleQueryRow, now: Boot) -> Option<Machine> {
-    let standing = match row.get(4)? {
-        "member" => Standing::Member,
-        "left" => Standing::Left,
-        "forgotten" => Standing::Forgotten,
-        "revoked" => Standing::Revoked,
-        _ => return None,
-    };
-    let pace = match row.get(6)? {
-        "fast" => Pace::Fast,
-        "slow" => Pace::Slow,
-        _ => return None,
-    };
     Some(Machine {
         row: MachineRow {
             id: MachineId(unsigned(row, 1)?),
             claim: Claim(unsigned(row, 2)?),
             boot: u128::from_str_radix(row.get(3)?, 16).ok()?,
-            standing,
+            standing: Standing::of_word(row.get(4)?)?,
             heartbeat: value(row, 5)?,
-            pace,
+            pace: Pace::of_word(row.get(6)?)?,
             fleet_time: value(row, 7).map(Steady),
             written: DatabaseClock(value(row, 8)?),
             lost_after: value(row, 9).map(Millis),
@@ -348,20 +334,4 @@ fn bytes(bytes: Option<[u8; 32]>) -> String {
 
 fn from_hex(text: Option<&str>) -> Option<[u8; 32]> {
     secret::unhex(text?)?.try_into().ok()
-}
-
-fn pace_word(pace: Pace) -> &'static str {
-    match pace {
-        Pace::Fast => "fast",
-        Pace::Slow => "slow",
-    }
-}
-
-fn standing_word(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Member => "member",
-        Standing::Left => "left",
-        Standing::Forgotten => "forgotten",
-        Standing::Revoked => "revoked",
-    }
 }

@@ -33,7 +33,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub(crate) use directory::MAX_ENTRIES;
 pub use directory::{DirectoryFacts, DirectoryRow, DirectoryState, TimerElsewhere};
-pub(crate) use frames::{FrameTable, MAX_FRAMES, StoredFrame};
+pub(crate) use frames::{FrameTable, MAX_FRAMES, NOW_MS, StoredFrame};
 pub use joining::ServerFacts;
 pub(crate) use joining::{inspect, introduced_machines, leave};
 pub use link::InvalidAddress;

@@ -1,6 +1,8 @@
 //! Directory of the sessions of all machines. Each machine writes its own rows, late and together: nothing that happens
 //! to a session waits for them. A machine that is asked about a session elsewhere finds its owner here.
 
+use std::str::FromStr;
+
 use abide_api::Process;
 use abide_core::fleet::MachineId;
 use abide_core::fleet::row::{Claim, Introduction, Standing};
@@ -119,7 +121,6 @@ const COLUMNS: &str = "machine, id, boot, agent, name, command, facts, as_of";
 impl FrameTable {
     /// Writes rows of this machine.
     pub async fn put_directory(&self, rows: &[DirectoryRow]) -> Result<(), StoreFault> {
-        let own = self.own();
         let plain = |text: &str| text.replace('\0', "\u{fffd}");
         let ids: Vec<String> = rows.iter().map(|row| row.id.to_string()).collect();
         let boots: Vec<String> = rows
@@ -143,45 +144,28 @@ impl FrameTable {
              name = excluded.name, command = excluded.command, state = excluded.state, \
              facts = excluded.facts, as_of = excluded.as_of"
         );
-        let texts: [&(dyn ToSql + Sync); 7] =
-            [&ids, &boots, &agents, &names, &commands, &states, &facts];
-        let mut params = vec![(&own as &(dyn ToSql + Sync), Type::INT8)];
-        params.extend(texts.map(|column| (column, Type::TEXT_ARRAY)));
-        self.execute(Statement { sql, params }).await
+        let texts: [Param<'_>; 7] = [&ids, &boots, &agents, &names, &commands, &states, &facts];
+        let params = texts.map(|column| (column, Type::TEXT_ARRAY));
+        self.execute(&sql, &params).await
     }
 
     /// Removes rows of this machine.
     pub async fn remove_directory(&self, ids: &[SessionId]) -> Result<(), StoreFault> {
-        let own = self.own();
         let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-        self.execute(Statement {
-            sql: "DELETE FROM session WHERE machine = $1 AND id = ANY($2)".into(),
-            params: vec![
-                (&own as &(dyn ToSql + Sync), Type::INT8),
-                (&ids, Type::TEXT_ARRAY),
-            ],
-        })
-        .await
+        let sql = "DELETE FROM session WHERE machine = $1 AND id = ANY($2)";
+        self.execute(sql, &[(&ids, Type::TEXT_ARRAY)]).await
     }
 
     /// Ids of the rows of this machine.
     pub async fn own_directory(&self) -> Result<Vec<SessionId>, StoreFault> {
-        let own = self.own();
-        let rows = self.rows(Statement {
-            sql: "SELECT id FROM session WHERE machine = $1".into(),
-            params: vec![(&own as &(dyn ToSql + Sync), Type::INT8)],
-        });
-        let rows = rows.await?;
-        let ids = rows.iter().filter_map(|row| row.try_get::<_, &str>(0).ok());
-        Ok(ids.filter_map(|id| id.parse().ok()).collect())
+        let sql = "SELECT id FROM session WHERE machine = $1";
+        Ok(ids(&self.rows(sql, &[]).await?))
     }
 
     /// Rows of other machines with this id.
     pub async fn directory_entry(&self, id: SessionId) -> Result<Vec<DirectoryRow>, StoreFault> {
-        let (own, id) = (self.own(), id.to_string());
         let sql = format!("SELECT {COLUMNS} FROM session WHERE machine <> $1 AND id = $2");
-        let params = vec![(&own as &(dyn ToSql + Sync), Type::INT8), (&id, Type::TEXT)];
-        let rows = self.rows(Statement { sql, params }).await?;
+        let rows = self.rows(&sql, &[(&id.to_string(), Type::TEXT)]).await?;
         Ok(rows.iter().filter_map(entry).collect())
     }
 
@@ -192,7 +176,6 @@ impl FrameTable {
         agent: Option<&Agent>,
         include_ended: bool,
     ) -> Result<Vec<DirectoryRow>, StoreFault> {
-        let (own, agent) = (self.own(), agent.map(|agent| agent.0.to_string()));
         let living = match include_ended {
             true => "",
             false => {
@@ -204,11 +187,7 @@ impl FrameTable {
             "SELECT {COLUMNS} FROM session WHERE machine <> $1 AND ($2::text IS NULL OR agent = $2) {living} \
              ORDER BY as_of DESC LIMIT {MAX_LISTED}"
         );
-        let params = vec![
-            (&own as &(dyn ToSql + Sync), Type::INT8),
-            (&agent, Type::TEXT),
-        ];
-        let rows = self.rows(Statement { sql, params }).await?;
+        let rows = self.rows(&sql, &[(&name_of(agent), Type::TEXT)]).await?;
         Ok(rows.iter().filter_map(entry).collect())
     }
 
@@ -217,36 +196,22 @@ impl FrameTable {
         &self,
         from: u64,
     ) -> Result<(u64, Vec<DirectoryRow>), StoreFault> {
-        let clock = self.rows(Statement {
-            sql: format!("SELECT {NOW_MS}"),
-            params: Vec::new(),
-        });
-        let clock = clock.await?;
-        let clock = clock.first().and_then(|row| row.try_get::<_, i64>(0).ok());
-        let (own, from) = (self.own(), from.cast_signed());
+        let clock = self.read(format!("SELECT {NOW_MS}"), Vec::new()).await?;
+        let clock: Option<i64> = clock.first().and_then(|row| row.try_get(0).ok());
         let sql = format!(
             "SELECT * FROM (SELECT {COLUMNS} FROM session WHERE machine <> $1 AND as_of > $2 \
              ORDER BY as_of DESC LIMIT {MAX_LISTED}) AS newest ORDER BY as_of"
         );
-        let params = vec![
-            (&own as &(dyn ToSql + Sync), Type::INT8),
-            (&from, Type::INT8),
-        ];
-        let rows = self.rows(Statement { sql, params }).await?;
+        let params = [(&from.cast_signed() as Param<'_>, Type::INT8)];
+        let rows = self.rows(&sql, &params).await?;
         let clock = clock.unwrap_or_default().cast_unsigned();
         Ok((clock, rows.iter().filter_map(entry).collect()))
     }
 
     /// Open questions of other machines.
     pub async fn open_questions(&self) -> Result<Vec<QuestionId>, StoreFault> {
-        let own = self.own();
-        let rows = self.rows(Statement {
-            sql: "SELECT id FROM question WHERE shard <> $1 AND closing IS NULL".into(),
-            params: vec![(&own as &(dyn ToSql + Sync), Type::INT8)],
-        });
-        let rows = rows.await?;
-        let ids = rows.iter().filter_map(|row| row.try_get::<_, &str>(0).ok());
-        Ok(ids.filter_map(|id| id.parse().ok()).collect())
+        let sql = "SELECT id FROM question WHERE shard <> $1 AND closing IS NULL";
+        Ok(ids(&self.rows(sql, &[]).await?))
     }
 
     /// Number of open questions of each other machine that has some, of one agent or all.
@@ -254,52 +219,31 @@ impl FrameTable {
         &self,
         agent: Option<&Agent>,
     ) -> Result<Vec<(MachineId, usize)>, StoreFault> {
-        let (own, agent) = (self.own(), agent.map(|agent| agent.0.to_string()));
-        let rows = self.rows(Statement {
-            sql: "SELECT q.shard, count(*) FROM question AS q WHERE q.shard <> $1 AND q.closing IS NULL \
-                  AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM session AS s WHERE s.machine = q.shard \
-                  AND s.id = q.session AND s.agent = $2)) GROUP BY q.shard"
-                .into(),
-            params: vec![
-                (&own as &(dyn ToSql + Sync), Type::INT8),
-                (&agent, Type::TEXT),
-            ],
-        });
-        let rows = rows.await?;
+        let sql = "SELECT q.shard, count(*) FROM question AS q WHERE q.shard <> $1 AND q.closing IS NULL \
+             AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM session AS s WHERE s.machine = q.shard \
+             AND s.id = q.session AND s.agent = $2)) GROUP BY q.shard";
+        let rows = self.rows(sql, &[(&name_of(agent), Type::TEXT)]).await?;
         let counts = rows.iter().filter_map(|row| {
-            let machine = row.try_get::<_, i64>(0).ok()?.cast_unsigned();
-            Some((MachineId(machine), row.try_get::<_, i64>(1).ok()? as usize))
+            let count: i64 = row.try_get(1).ok()?;
+            Some((machine(row, 0)?, count as usize))
         });
         Ok(counts.collect())
     }
 
     /// Machine on which a question was asked, if that is another one.
     pub async fn question_owner(&self, id: QuestionId) -> Result<Option<MachineId>, StoreFault> {
-        let (own, id) = (self.own(), id.to_string());
-        let rows = self.rows(Statement {
-            sql: "SELECT shard FROM question WHERE shard <> $1 AND id = $2".into(),
-            params: vec![(&own as &(dyn ToSql + Sync), Type::INT8), (&id, Type::TEXT)],
-        });
-        let rows = rows.await?;
-        let owner = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
-        Ok(owner.map(|id| MachineId(id.cast_unsigned())))
+        let sql = "SELECT shard FROM question WHERE shard <> $1 AND id = $2";
+        let rows = self.rows(sql, &[(&id.to_string(), Type::TEXT)]).await?;
+        Ok(rows.first().and_then(|row| machine(row, 0)))
     }
 
     /// Machine that owns a timer, if that is another one. A timer that has ended needs none.
     pub async fn timer_owner(&self, number: u64) -> Result<Option<MachineId>, StoreFault> {
-        let (own, number) = (self.own(), number.cast_signed());
-        let rows = self.rows(Statement {
-            sql: "SELECT s.owner FROM timer AS t JOIN shard AS s ON s.id = t.shard \
-                  WHERE t.number = $2 AND t.ended_ms IS NULL AND s.owner <> $1"
-                .into(),
-            params: vec![
-                (&own as &(dyn ToSql + Sync), Type::INT8),
-                (&number, Type::INT8),
-            ],
-        });
-        let rows = rows.await?;
-        let owner = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
-        Ok(owner.map(|id| MachineId(id.cast_unsigned())))
+        let sql = "SELECT s.owner FROM timer AS t JOIN shard AS s ON s.id = t.shard \
+             WHERE t.number = $2 AND t.ended_ms IS NULL AND s.owner <> $1";
+        let params = [(&number.cast_signed() as Param<'_>, Type::INT8)];
+        let rows = self.rows(sql, &params).await?;
+        Ok(rows.first().and_then(|row| machine(row, 0)))
     }
 
     /// Timer of another machine that was made with this key, and its owner: the one that has not ended, else the newest.
@@ -308,25 +252,19 @@ impl FrameTable {
         agent: &Agent,
         key: &str,
     ) -> Result<Option<TimerElsewhere>, StoreFault> {
-        let (own, agent) = (self.own(), &*agent.0);
-        let rows = self.rows(Statement {
-            // Each part uses an index of its own.
-            sql: "SELECT s.owner, t.id, t.kind FROM \
-                  ((SELECT shard, id, kind, 0 AS place FROM timer WHERE agent = $2 AND key = $3 AND ended_ms IS NULL) \
-                  UNION ALL (SELECT shard, id, kind, 1 FROM timer WHERE agent = $2 AND key = $3 \
-                  AND ended_ms IS NOT NULL ORDER BY number DESC LIMIT 1)) AS t JOIN shard AS s ON s.id = t.shard \
-                  WHERE s.owner <> $1 ORDER BY t.place LIMIT 1"
-                .into(),
-            params: vec![
-                (&own as &(dyn ToSql + Sync), Type::INT8),
-                (&agent, Type::TEXT),
-                (&key, Type::TEXT),
-            ],
-        });
-        let rows = rows.await?;
+        // Each part uses an index of its own.
+        let sql = "SELECT s.owner, t.id, t.kind FROM \
+             ((SELECT shard, id, kind, 0 AS place FROM timer WHERE agent = $2 AND key = $3 AND ended_ms IS NULL) \
+             UNION ALL (SELECT shard, id, kind, 1 FROM timer WHERE agent = $2 AND key = $3 \
+             AND ended_ms IS NOT NULL ORDER BY number DESC LIMIT 1)) AS t JOIN shard AS s ON s.id = t.shard \
+             WHERE s.owner <> $1 ORDER BY t.place LIMIT 1";
+        let params: [Param<'_>; 2] = [&&*agent.0, &key];
+        let rows = self
+            .rows(sql, &params.map(|text| (text, Type::TEXT)))
+            .await?;
         Ok(rows.first().and_then(|row| {
             Some(TimerElsewhere {
-                owner: MachineId(row.try_get::<_, i64>(0).ok()?.cast_unsigned()),
+                owner: machine(row, 0)?,
                 id: row.try_get::<_, &str>(1).ok()?.parse().ok()?,
                 is_mission: row.try_get::<_, &str>(2).ok()? == Kind::Mission.as_str(),
             })
@@ -335,40 +273,70 @@ impl FrameTable {
 
     /// Other machines that have open questions.
     pub async fn question_machines(&self) -> Result<Vec<MachineId>, StoreFault> {
-        let own = self.own();
-        let rows = self.rows(Statement {
-            sql: "SELECT DISTINCT shard FROM question WHERE shard <> $1 AND closing IS NULL".into(),
-            params: vec![(&own as &(dyn ToSql + Sync), Type::INT8)],
-        });
-        let rows = rows.await?;
-        let ids = rows.iter().filter_map(|row| row.try_get::<_, i64>(0).ok());
-        Ok(ids.map(|id| MachineId(id.cast_unsigned())).collect())
+        let sql = "SELECT DISTINCT shard FROM question WHERE shard <> $1 AND closing IS NULL";
+        let rows = self.rows(sql, &[]).await?;
+        Ok(rows.iter().filter_map(|row| machine(row, 0)).collect())
     }
 
     /// Machines, as their rows introduce them. Rows without a key are left out.
     pub async fn machines(&self) -> Result<Vec<IntroducedMachine>, StoreFault> {
-        let rows = self.rows(Statement {
-            sql: MACHINES.into(),
-            params: Vec::new(),
-        });
-        Ok(rows.await?.iter().filter_map(introduced).collect())
+        let rows = self.read(MACHINES.into(), Vec::new()).await?;
+        Ok(rows.iter().filter_map(introduced).collect())
     }
 
-    async fn execute(&self, statement: Statement<'_>) -> Result<(), StoreFault> {
-        self.link().transact("SELECT 1", &[statement]).await?;
+    /// Executes a statement, whose first parameter is this machine.
+    async fn execute(&self, sql: &str, others: &[(Param<'_>, Type)]) -> Result<(), StoreFault> {
+        let own = self.own();
+        let mut params = vec![(&own as Param<'_>, Type::INT8)];
+        params.extend_from_slice(others);
+        let sql = sql.to_owned();
+        self.link()
+            .transact("SELECT 1", &[Statement { sql, params }])
+            .await?;
         Ok(())
     }
 
-    async fn rows(&self, statement: Statement<'_>) -> Result<Vec<Row>, StoreFault> {
-        Ok(self.link().read(&statement).await?)
+    /// Rows of a query, whose first parameter is this machine.
+    async fn rows(&self, sql: &str, others: &[(Param<'_>, Type)]) -> Result<Vec<Row>, StoreFault> {
+        let own = self.own();
+        let mut params = vec![(&own as Param<'_>, Type::INT8)];
+        params.extend_from_slice(others);
+        self.read(sql.to_owned(), params).await
     }
+
+    async fn read(
+        &self,
+        sql: String,
+        params: Vec<(Param<'_>, Type)>,
+    ) -> Result<Vec<Row>, StoreFault> {
+        Ok(self.link().read(&Statement { sql, params }).await?)
+    }
+}
+
+/// Parameter of a statement.
+type Param<'a> = &'a (dyn ToSql + Sync);
+
+/// Ids in the first column.
+fn ids<T: FromStr>(rows: &[Row]) -> Vec<T> {
+    let texts = rows.iter().filter_map(|row| row.try_get::<_, &str>(0).ok());
+    texts.filter_map(|id| id.parse().ok()).collect()
+}
+
+/// Machine in a column.
+fn machine(row: &Row, at: usize) -> Option<MachineId> {
+    let id: i64 = row.try_get(at).ok()?;
+    Some(MachineId(id.cast_unsigned()))
+}
+
+fn name_of(agent: Option<&Agent>) -> Option<String> {
+    agent.map(|agent| agent.0.to_string())
 }
 
 /// Session of a row; none if the row is not valid, as one that a newer program has written may be.
 fn entry(row: &Row) -> Option<DirectoryRow> {
     let as_of = row.try_get::<_, i64>(7).ok()?.try_into().ok()?;
     Some(DirectoryRow {
-        machine: MachineId(row.try_get::<_, i64>(0).ok()?.cast_unsigned()),
+        machine: machine(row, 0)?,
         id: row.try_get::<_, &str>(1).ok()?.parse().ok()?,
         boot: u128::from_str_radix(row.try_get(2).ok()?, 16).ok()?,
         agent: row.try_get(3).ok()?,
@@ -382,17 +350,11 @@ fn entry(row: &Row) -> Option<DirectoryRow> {
 
 /// Machine of a row of [`MACHINES`].
 pub(super) fn introduced(row: &Row) -> Option<IntroducedMachine> {
-    let standing = match row.try_get::<_, &str>(3).ok()? {
-        "member" => Standing::Member,
-        "left" => Standing::Left,
-        "forgotten" => Standing::Forgotten,
-        "revoked" => Standing::Revoked,
-        _ => return None,
-    };
+    let standing = Standing::of_word(row.try_get(3).ok()?)?;
     let labels = row.try_get::<_, &str>(2).ok()?;
     Some(IntroducedMachine {
         introduction: Introduction {
-            id: MachineId(row.try_get::<_, i64>(0).ok()?.cast_unsigned()),
+            id: machine(row, 0)?,
             name: row.try_get(1).ok()?,
             key: row.try_get::<_, &[u8]>(4).ok()?.try_into().ok()?,
             mac: row.try_get::<_, &[u8]>(5).ok()?.try_into().ok()?,

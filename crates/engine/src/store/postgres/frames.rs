@@ -232,7 +232,7 @@ pub(super) async fn notified(
 }
 
 /// Clock of the server in milliseconds.
-pub(super) const NOW_MS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+pub(crate) const NOW_MS: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// Channel by which a machine is woken. Ids are random, so that fleets in one database do not meet.
 fn channel(machine: MachineId) -> String {
