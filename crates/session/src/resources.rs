@@ -1,5 +1,4 @@
-//! Resources of a keeper that are created before there is a command: directory, control socket, signalfd,
-//! cgroup, pipes.
+//! Resources of a keeper that are created before there is a command: directory, control socket, signalfd, cgroup.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -15,7 +14,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use super::cgroup::{self, SessionCgroup};
 use super::folder::{self, CTL, KeeperIdentity, META};
 use super::serve::unlink_ctl;
-use super::spawn::{Failure, Pipes};
+use super::spawn::Failure;
 use super::{oom, proc, signals};
 
 /// Properties that all keepers of a fork server share, determined once.
@@ -50,8 +49,6 @@ pub struct Resources {
     pub oom_score: Option<&'static CStr>,
     /// The record file: command and ending.
     pub record: Rc<OwnedFd>,
-    /// Pipes for a command without a terminal, made in advance.
-    pub pipes: Option<Pipes>,
     /// Identity of this process.
     pub identity: KeeperIdentity,
     /// Socket on which the fork server is asked to start a network gate.
@@ -153,7 +150,6 @@ impl Resources {
             umask: context.umask,
             oom_score: context.oom_score,
             record: Rc::new(files.record),
-            pipes: Pipes::make().ok(),
             identity: identity(context),
             path: path.to_owned(),
             cgroup_parent: context.cgroup_parent.clone(),
@@ -175,7 +171,6 @@ impl Resources {
         }
         self.folder = Rc::new(files.folder);
         self.record = Rc::new(files.record);
-        self.pipes = Pipes::make().ok();
         // Last, because it delays processes that are being started. The cgroup is not reused, because its processes
         // may have changed its settings.
         if let Some(unused) = self.cgroup.take() {

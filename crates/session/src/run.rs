@@ -60,8 +60,6 @@ pub struct Run {
     record: Rc<OwnedFd>,
     log: LogWriter,
     streams: [Option<Source>; 2],
-    /// Streams that have ended and are closed later.
-    ended: Vec<Source>,
     pty: Option<Pty>,
     started_mono: u64,
     started_boot: u64,
@@ -175,7 +173,6 @@ impl Run {
             record: own.record,
             log: LogWriter::new(own.log_folder, launch.record.log_quota),
             streams: [sources.next(), sources.next()],
-            ended: Vec::with_capacity(2),
             pty: spawned.pty,
             started_mono: own.begun.0,
             started_boot: own.begun.1,
@@ -299,13 +296,8 @@ impl Run {
     pub fn stream_ended(&mut self, at: usize) {
         match &self.streams[at] {
             Some(source) if source.stream == Stream::Pty => self.take_output(at),
-            _ => self.ended.extend(self.streams[at].take()),
+            _ => self.streams[at] = None,
         }
-    }
-
-    /// Closes streams that have ended. Called after the ending was sent, because a client waits for that.
-    pub fn close_ended(&mut self) {
-        self.ended.clear();
     }
 
     fn take_once(&mut self, at: usize, max: u64) -> OutputRead {

@@ -24,7 +24,7 @@ use super::resources::Resources;
 use super::run::{Run, RunResources};
 use super::sandbox::gate::Gate;
 use super::sandbox::{self, Plan, Refusals, RunSandbox, Sandbox, Supervision, Watched};
-use super::spawn::{self, ChildEnds, Failure, SpawnContext};
+use super::spawn::{self, Failure, SpawnContext};
 use abide_core::{Containment, Sandboxed};
 
 /// Pause before a keeper prepares for another session.
@@ -273,7 +273,6 @@ impl Keeper {
             if let Some(connection) = &mut self.connection {
                 connection.send_all(&frames);
             }
-            run.close_ended();
         }
     }
 
@@ -429,10 +428,9 @@ impl Keeper {
 
     fn start(&mut self, launch: &Launch) {
         match self.start_run(launch) {
-            Ok((run, unneeded)) => {
+            Ok(run) => {
                 self.stage = Stage::Run(Box::new(run));
                 self.send_new_facts();
-                drop(unneeded);
             }
             Err(failure) => {
                 let at_wall_ms = wall_ms();
@@ -450,8 +448,7 @@ impl Keeper {
         }
     }
 
-    fn start_run(&mut self, launch: &Launch) -> Result<(Run, ChildEnds), Failure> {
-        let pipes = self.resources.pipes.take();
+    fn start_run(&mut self, launch: &Launch) -> Result<Run, Failure> {
         let mut sandbox = match &launch.sandbox {
             Some(plan) => {
                 let cgroup = self.resources.cgroup.as_ref();
@@ -532,8 +529,8 @@ impl Keeper {
         };
         let spawned = folder::write_first(&self.resources.record, &meta.to_text())
             .map_err(|fault| Failure::new("cannot write the session's folder", &fault))
-            .and_then(|()| spawn::spawn(launch, pipes, &context));
-        let (spawned, unneeded) = match spawned {
+            .and_then(|()| spawn::spawn(launch, &context));
+        let spawned = match spawned {
             Ok(spawned) => spawned,
             Err(failure) => {
                 if let Some(namespace) = namespace {
@@ -571,7 +568,7 @@ impl Keeper {
             record: Rc::clone(&self.resources.record),
             log_folder: Rc::clone(&self.resources.folder),
         };
-        Ok((Run::new(launch, spawned, contained_by, own), unneeded))
+        Ok(Run::new(launch, spawned, contained_by, own))
     }
 
     /// Starts the network gate of a sandbox, if it has one.

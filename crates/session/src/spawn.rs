@@ -85,14 +85,9 @@ pub(super) struct SpawnContext<'a> {
     pub oom_score: Option<&'static CStr>,
 }
 
-/// Starts the command. Returns once the program was executed, or with the step that failed. The caller closes the
-/// ends of the child, at any later time.
-pub(super) fn spawn(
-    launch: &Launch,
-    pipes: Option<Pipes>,
-    context: &SpawnContext<'_>,
-) -> Result<(Spawned, ChildEnds), Failure> {
-    let (parent, child) = KeeperEnds::open(launch, pipes)?;
+/// Starts the command. Returns once the program was executed, or with the step that failed.
+pub(super) fn spawn(launch: &Launch, context: &SpawnContext<'_>) -> Result<Spawned, Failure> {
+    let (parent, child) = KeeperEnds::open(launch)?;
     let mut plan = plan(launch, child.streams(), child.terminal, context)?;
     let leader = clone_and_exec(&mut plan, context.cgroup)?;
     if let Some((step, errno)) = plan.fault.get() {
@@ -101,38 +96,12 @@ pub(super) fn spawn(
         }
         return Err(step.failure(launch, errno));
     }
-    let spawned = Spawned {
+    Ok(Spawned {
         leader,
         streams: parent.streams,
         input: parent.input,
         pty: parent.pty,
-    };
-    Ok((spawned, child))
-}
-
-/// Pipes for a command without a terminal, created before the command is known.
-pub struct Pipes {
-    output: (OwnedFd, OwnedFd),
-    errors: (OwnedFd, OwnedFd),
-    null: OwnedFd,
-}
-
-impl Pipes {
-    /// Creates the pipes.
-    pub fn make() -> Result<Self, Failure> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let null = rustix::fs::open("/dev/null", flags, Mode::empty())
-            .map_err(|errno| Failure::new("cannot open '/dev/null'", &errno.into()))?;
-        let pipes = Pipes {
-            output: pipe("cannot make a pipe")?,
-            errors: pipe("cannot make a pipe")?,
-            null,
-        };
-        for fd in [&pipes.output.0, &pipes.errors.0] {
-            let _ = rustix::io::ioctl_fionbio(fd, true);
-        }
-        Ok(pipes)
-    }
+    })
 }
 
 struct KeeperEnds {
@@ -142,7 +111,7 @@ struct KeeperEnds {
 }
 
 /// Descriptors that only the command needs.
-pub(super) struct ChildEnds {
+struct ChildEnds {
     stdin: OwnedFd,
     stdout: OwnedFd,
     stderr: Option<OwnedFd>,
@@ -157,19 +126,18 @@ impl ChildEnds {
 }
 
 impl KeeperEnds {
-    fn open(launch: &Launch, pipes: Option<Pipes>) -> Result<(KeeperEnds, ChildEnds), Failure> {
+    fn open(launch: &Launch) -> Result<(KeeperEnds, ChildEnds), Failure> {
         if let Some(size) = launch.record.pty {
             return KeeperEnds::terminal(size);
         }
-        let pipes = match pipes {
-            Some(pipes) => pipes,
-            None => Pipes::make()?,
-        };
-        let ((out, child_out), (err, child_err)) = (pipes.output, pipes.errors);
+        let ((out, child_out), (err, child_err)) = (pipe()?, pipe()?);
+        for fd in [&out, &err] {
+            let _ = rustix::io::ioctl_fionbio(fd, true);
+        }
         let (input, child_in) = match launch.stdin {
-            Stdin::None => (None, pipes.null),
+            Stdin::None => (None, null()?),
             Stdin::Bytes(_) | Stdin::Open => {
-                let (child_in, input) = pipe("cannot make a pipe")?;
+                let (child_in, input) = pipe()?;
                 let _ = rustix::io::ioctl_fionbio(&input, true);
                 (Some(input), child_in)
             }
@@ -232,8 +200,15 @@ pub(super) fn winsize(size: Size) -> Winsize {
     }
 }
 
-fn pipe(what: &str) -> Result<(OwnedFd, OwnedFd), Failure> {
-    rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|errno| Failure::new(what, &errno.into()))
+fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+        .map_err(|errno| Failure::new("cannot make a pipe", &errno.into()))
+}
+
+fn null() -> Result<OwnedFd, Failure> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::open("/dev/null", flags, Mode::empty())
+        .map_err(|errno| Failure::new("cannot open '/dev/null'", &errno.into()))
 }
 
 /// No core files: the machine may have a program outside that takes them. A command can raise the limit.
