@@ -27,9 +27,6 @@ use abide_session::pts;
 const MAX_EXPANDED: usize = 32;
 /// Bytes at the end of long output that are painted; the rest is only scanned for lasting modes.
 const MAX_PAINTED: u64 = 1 << 20;
-/// Cells that may be changed on the daemon's own thread; more on another thread. A sequence of two bytes can change
-/// every cell of the screen.
-const MAX_INLINE_CELLS: u64 = 2 << 20;
 /// Size of a terminal if none is known.
 const DEFAULT_SIZE: Size = Size {
     cols: limit::COLS_DEFAULT,
@@ -87,7 +84,11 @@ impl Screens {
             return;
         }
         let mut session = SessionScreen::new(self.keepers.folder(id));
-        session.live_from = if fresh { 0 } else { session.end().unwrap_or(0) };
+        session.live_from = if fresh {
+            0
+        } else {
+            Log::open(&session.folder).end().unwrap_or(0)
+        };
         let from = session.live_from;
         let session = Arc::new(Mutex::new(session));
         tracked.insert(id, session.clone());
@@ -159,27 +160,18 @@ impl Screens {
             session.live_from = u64::MAX;
             Arc::new(Mutex::new(session))
         });
-        let inline = match try_lock(&session) {
-            Some(held) => held.is_quickly_painted(held.end()?),
-            // Another thread is painting it.
-            None => false,
-        };
         let screens = self.clone();
-        let work = move || {
+        // A sequence of two bytes can change every cell of the screen, so painting may take a while.
+        let work = tokio::task::spawn_blocking(move || {
             let mut held = lock(&session);
-            let end = held.end()?;
+            let end = Log::open(&held.folder).end()?;
             screens.catch_up(id, &mut held, end)?;
             let result = read(&mut held);
             drop(held);
             screens.mark_used(id);
             Ok(result)
-        };
-        if inline {
-            return work();
-        }
-        tokio::task::spawn_blocking(work)
-            .await
-            .map_err(io::Error::other)?
+        });
+        work.await.map_err(io::Error::other)?
     }
 
     /// Paints the output up to `end` at least, and replies to its queries. A terminal in canonical mode gets no
@@ -246,19 +238,15 @@ async fn follow_output(
             }
             // Readers of this output run first, and a burst is painted at once.
             pause(PAINT_DELAY).await;
-            let inline = try_lock(&session).is_some_and(|held| held.is_quickly_painted(at));
             let (all, own) = (screens.clone(), session.clone());
-            let work = move || {
+            let work = tokio::task::spawn_blocking(move || {
                 let painted = all.catch_up(id, &mut lock(&own), at);
                 all.mark_used(id);
                 painted
-            };
-            let painted = if inline {
-                work()
-            } else {
-                let work = tokio::task::spawn_blocking(work).await;
-                work.unwrap_or_else(|fault| Err(io::Error::other(fault)))
-            };
+            });
+            let painted = work
+                .await
+                .unwrap_or_else(|fault| Err(io::Error::other(fault)));
             if let Err(fault) = painted {
                 tracing::warn!("the log of {id} cannot be read: {fault}");
                 pause(READ_RETRY).await;
@@ -279,16 +267,6 @@ impl SessionScreen {
             mode_scanner: ModeScanner::default(),
             state: State::Unbuilt,
         }
-    }
-
-    fn end(&self) -> io::Result<u64> {
-        Log::open(&self.folder).end()
-    }
-
-    /// True if painting up to `end` takes little work, whatever the output is.
-    fn is_quickly_painted(&self, end: u64) -> bool {
-        let cells = u64::from(self.size.cols) * u64::from(self.size.rows);
-        end.saturating_sub(self.at).saturating_mul(cells) <= MAX_INLINE_CELLS
     }
 
     /// Expanded screen.
@@ -370,20 +348,6 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-
-    #[test]
-    fn few_bytes_are_painted_inline_and_many_are_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut session = SessionScreen::new(folder.path().to_owned());
-        assert!(session.is_quickly_painted(200));
-        assert!(!session.is_quickly_painted(1 << 10));
-        session.size = Size {
-            cols: Size::MOST_COLS,
-            rows: Size::MOST_ROWS,
-        };
-        assert!(session.is_quickly_painted(0));
-        assert!(!session.is_quickly_painted(8));
-    }
 
     #[test]
     fn screen_being_painted_blocks_only_its_own_snapshot() {

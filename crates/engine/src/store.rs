@@ -291,22 +291,15 @@ impl Store for Sqlite {
     }
 }
 
-/// Runs work in one transaction, with prepared statements for its begin and end: parsing them takes longer than many
-/// a transaction.
+/// Runs work in one transaction.
 fn in_transaction<T>(
     db: &Connection,
     work: impl FnOnce(&Connection) -> Result<T, StoreFault>,
 ) -> Result<T, StoreFault> {
-    db.prepare_cached("BEGIN")?.execute([])?;
-    let done = work(db).and_then(|done| {
-        db.prepare_cached("COMMIT")?.execute([])?;
-        Ok(done)
-    });
-    if done.is_err() && !db.is_autocommit() {
-        // If this fails too, the next transaction cannot begin and returns an error.
-        let _ = db.execute_batch("ROLLBACK");
-    }
-    done
+    let transaction = db.unchecked_transaction()?;
+    let done = work(&transaction)?;
+    transaction.commit()?;
+    Ok(done)
 }
 
 /// Opens a connection with the settings that all connections share.

@@ -111,7 +111,7 @@ pub fn cpu_ms(meta: &Meta) -> u64 {
 }
 
 fn group_cpu_ms(meta: &Meta) -> Option<u64> {
-    let counters = proc::text(tree::group_of(meta)?.join("cpu.stat")).ok()?;
+    let counters = std::fs::read_to_string(tree::group_of(meta)?.join("cpu.stat")).ok()?;
     let mut lines = counters.lines();
     let used = lines.find_map(|line| line.strip_prefix("usage_usec "))?;
     used.trim().parse::<u64>().ok().map(|used| used / 1_000)
@@ -201,7 +201,7 @@ pub fn processes(meta: &Meta) -> Vec<(i32, Stat)> {
 /// The processes at which the walk begins; all others are below them.
 fn roots(meta: &Meta) -> Vec<i32> {
     let listed = match tree::group_of(meta) {
-        Some(group) => match proc::text(group.join("cgroup.procs")) {
+        Some(group) => match std::fs::read_to_string(group.join("cgroup.procs")) {
             Ok(listed) => listed,
             // The cgroup was emptied and removed.
             Err(_) => return Vec::new(),
@@ -269,7 +269,7 @@ fn waits_for_input(pid: i32, stat: &Stat, fed: &InputPipe) -> Waiting {
     };
     let alone = threads.len() == 1;
     let waits = threads.into_iter().map(|tid| {
-        let text = proc::text(proc::syscall_path(pid, tid)).ok();
+        let text = std::fs::read_to_string(proc::syscall_path(pid, tid)).ok();
         let Some(call) = text.as_deref().and_then(Call::parse) else {
             return Waiting::No;
         };

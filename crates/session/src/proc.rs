@@ -50,21 +50,6 @@ pub fn syscall_path(pid: i32, thread: i32) -> String {
     format!("/proc/{pid}/task/{thread}/syscall")
 }
 
-/// The contents of a file in procfs. Such files have no size, so they are read into a buffer that is mostly
-/// large enough: the kernel fills what it is given, and a read that leaves it half empty was the last.
-pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
-    const ROOM: usize = 1 << 10;
-    let file = File::open(path)?;
-    let mut room = [0; ROOM];
-    let mut length = file.read_at(&mut room, 0)?;
-    let mut bytes = room[..length].to_vec();
-    while length > ROOM / 2 {
-        length = file.read_at(&mut room, bytes.len() as u64)?;
-        bytes.extend_from_slice(&room[..length]);
-    }
-    String::from_utf8(bytes).map_err(io::Error::other)
-}
-
 /// Pids in the text of a procfs file that lists them.
 pub fn numbers(text: &str) -> Vec<i32> {
     text.split_ascii_whitespace().filter_map(number).collect()
@@ -128,7 +113,7 @@ pub fn command_line(pid: i32) -> Option<String> {
 
 /// Children of a process that has this number of threads: with one thread there is only one list to read.
 pub fn children_of(pid: i32, threads: u32) -> Vec<i32> {
-    match text(format!("/proc/{pid}/task/{pid}/children")) {
+    match std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
         Ok(text) if threads == 1 => numbers(&text),
         Ok(_) | Err(_) => children(pid),
     }

@@ -56,10 +56,6 @@ struct DeferredRecycling {
 
 /// Bytes that must be free before a command is started, so that its first output is not lost.
 const MIN_FREE: u64 = 64 << 10;
-/// Free bytes that cannot be used up within [`FREE_CHECK_INTERVAL`].
-const PLENTY_FREE: u64 = 1 << 30;
-/// Time for which a check of the disk that found plenty is valid.
-const FREE_CHECK_INTERVAL: Millis = Millis(500);
 /// Error if less is free.
 const DISK_FULL: &str = "the disk is full, so nothing that the command writes could be kept; free some \
     space and try again";
@@ -86,8 +82,6 @@ pub struct Keepers {
     recovered: Mutex<HashMap<SessionId, RecoveredDetails>>,
     records: Arc<DaemonRecords>,
     starting: PendingStarts,
-    /// Time at which plenty was free on the disk.
-    plenty_free_at: Mutex<Option<Mono>>,
     shutdown: CancellationToken,
 }
 
@@ -139,7 +133,6 @@ impl Keepers {
             recovered: Mutex::default(),
             records: Arc::default(),
             starting: PendingStarts::default(),
-            plenty_free_at: Mutex::default(),
             shutdown: CancellationToken::new(),
         })
     }
@@ -183,17 +176,9 @@ impl Keepers {
         idle.retain(|kept| *kept != id);
     }
 
-    /// True if output of a command could not be written. After a check that found plenty, the disk is not asked again
-    /// for a moment.
+    /// True if output of a command could not be written.
     fn disk_is_full(&self) -> bool {
-        let now = SystemClock.mono();
-        let mut plenty_free_at = lock(&self.plenty_free_at);
-        if plenty_free_at.is_some_and(|seen| now.since(seen) < FREE_CHECK_INTERVAL) {
-            return false;
-        }
-        let free = self.free_on_disk();
-        *plenty_free_at = free.is_none_or(|free| free >= PLENTY_FREE).then_some(now);
-        free.is_some_and(|free| free < MIN_FREE)
+        self.free_on_disk().is_some_and(|free| free < MIN_FREE)
     }
 
     /// Bytes that can be written, if the file system says.
