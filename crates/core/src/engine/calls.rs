@@ -56,6 +56,15 @@ impl Engine {
         if waits || self.outbox.reads(call) {
             return;
         }
+        let wait = |session, asking, standby: Option<Millis>, goal| Wait {
+            call,
+            session,
+            asking,
+            until: standby.map(|standby| step.now.mono + standby),
+            goal,
+            for_owner: self.is_owner(session, &caller),
+            answer: None,
+        };
         let taken = match request {
             Request::Run(run) => self.run(step, call, caller, reserved, run),
             Request::Try(once) => self.try_once(step, call, caller.agent, reserved, once),
@@ -63,49 +72,16 @@ impl Engine {
                 session,
                 asking,
                 standby,
-            } if self.held.contains_key(&session) || self.not_started.contains_key(&session) => {
-                let wait = Wait {
-                    call,
-                    session,
-                    asking,
-                    until: standby.map(|standby| step.now.mono + standby),
-                    goal: Goal::Ended,
-                    for_owner: self.is_owner(session, &caller),
-                    answer: None,
-                };
-                self.join_held(step, &caller.agent, wait)
+            } => {
+                let wait = wait(session, asking, standby, Goal::Ended);
+                self.join_session(step, &caller.agent, wait)
             }
-            Request::Join {
-                session,
-                asking,
-                standby,
-            } => self.seen(&caller.agent, session).map(drop).and_then(|()| {
-                let owner = self.is_owner(session, &caller);
-                let wait = Wait {
-                    call,
-                    session,
-                    asking,
-                    until: standby.map(|standby| step.now.mono + standby),
-                    goal: Goal::Ended,
-                    for_owner: owner || (caller.agent.is_none() && asking.asks()),
-                    answer: None,
-                };
-                self.wait_for(step, wait)
-            }),
             Request::JoinStart {
                 session,
                 asking,
                 standby,
             } => {
-                let wait = Wait {
-                    call,
-                    session,
-                    asking,
-                    until: standby.map(|standby| step.now.mono + standby),
-                    goal: Goal::Started,
-                    for_owner: self.is_owner(session, &caller),
-                    answer: None,
-                };
+                let wait = wait(session, asking, standby, Goal::Started);
                 self.join_held(step, &caller.agent, wait)
             }
             Request::Kill { session, end } => {
@@ -148,6 +124,22 @@ impl Engine {
         if let Err(refusal) = taken {
             step.reply(call, Outcome::Refused(refusal));
         }
+    }
+
+    /// Waits for a session, or for a command that may not be started yet.
+    fn join_session(
+        &mut self,
+        step: &mut Step<'_>,
+        caller: &Option<Agent>,
+        wait: Wait,
+    ) -> Result<(), Refusal> {
+        let session = wait.session;
+        if self.held.contains_key(&session) || self.not_started.contains_key(&session) {
+            return self.join_held(step, caller, wait);
+        }
+        self.seen(caller, session)?;
+        let for_owner = wait.for_owner || (caller.is_none() && wait.asking.asks());
+        self.wait_for(step, Wait { for_owner, ..wait })
     }
 
     fn run(
