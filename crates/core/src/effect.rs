@@ -17,6 +17,7 @@ pub use crate::wait::Update;
 
 /// Output of [`Engine::step`](crate::Engine::step).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a field is named as what it is")]
 pub enum Effect {
     /// Write a record durably before the effects of the same event that need a commit.
     Record(Record),
@@ -40,33 +41,26 @@ pub enum Effect {
     },
     /// Kill the tree: SIGTERM, and SIGKILL after the grace period.
     Kill {
-        /// The session.
         session: SessionId,
         /// Reason, which the keeper writes into the ending.
         end: End,
     },
     /// The session should have ended by now. Kill the tree without its keeper, unless the keeper answers.
     ForceKill {
-        /// The session.
         session: SessionId,
         /// Reason of the expected end.
         end: End,
     },
     /// Remove the directory of a session that has ended.
-    Remove {
-        /// The session.
-        session: SessionId,
-    },
+    Remove { session: SessionId },
     /// Move the deadline, counted from now.
     SetDeadline {
-        /// The session.
         session: SessionId,
         /// New deadline, from now on.
         deadline: Millis,
     },
     /// Store the limits that were moved, including the deadline, so that they survive the daemon.
     StoreLimits {
-        /// The session.
         session: SessionId,
         /// Idle limit.
         idle: Option<Millis>,
@@ -76,49 +70,37 @@ pub enum Effect {
         unasked_until: Mono,
     },
     /// Answer with [`Event::OutputGrew`](crate::Event::OutputGrew) at once, with values read after this effect.
-    QueryOutput {
-        /// The session.
-        session: SessionId,
-    },
+    QueryOutput { session: SessionId },
     /// Answer with [`Event::OutputGrew`](crate::Event::OutputGrew) as soon as there are more bytes than
     /// `beyond`. A later one replaces an earlier one.
     WatchOutput {
-        /// The session.
         session: SessionId,
         /// Number of bytes that are known.
         beyond: u64,
     },
     /// Answer connections of a sandbox that wait.
     AnswerConnection {
-        /// The session.
         session: SessionId,
         /// Number of the question at the network gate.
         number: u64,
-        /// Answer.
         answer: ConnectionAnswer,
     },
     /// A question was opened: show it to people.
-    Ask {
-        /// The question.
-        question: QuestionId,
-    },
+    Ask { question: QuestionId },
     /// A question was closed: remove it.
     Close {
-        /// The question.
         question: QuestionId,
         /// Reason of its closing.
         closing: Closing,
     },
     /// Tell a waiting call something before its answer.
     Tell {
-        /// The call.
         call: CallId,
         /// Content.
         update: Update,
     },
     /// Answer a call. The last effect of that call.
     Reply {
-        /// The call.
         call: CallId,
         /// Answer.
         outcome: Outcome,
@@ -130,38 +112,24 @@ pub enum Effect {
     /// [`Event::ConditionHeld`](crate::Event::ConditionHeld), or with
     /// [`Event::ConditionImpossible`](crate::Event::ConditionImpossible).
     Probe {
-        /// The timer.
         timer: TimerId,
         /// Condition. `None`: the one that is known already.
         until: Option<Until>,
     },
     /// Stop checking for a while; the condition stays known.
-    PauseProbe {
-        /// The timer.
-        timer: TimerId,
-    },
+    PauseProbe { timer: TimerId },
     /// Stop checking for good.
-    StopProbe {
-        /// The timer.
-        timer: TimerId,
-    },
+    StopProbe { timer: TimerId },
     /// A timer has changed: tell the followers.
-    PublishTimer {
-        /// The timer.
-        timer: TimerId,
-    },
+    PublishTimer { timer: TimerId },
     /// A message waits for its agent, and no call delivers it: try the wakers.
     Posted {
         /// Receiver.
         agent: Agent,
-        /// The message.
         message: MessageId,
     },
     /// A session has changed: publish it.
-    Publish {
-        /// The session.
-        session: SessionId,
-    },
+    Publish { session: SessionId },
 }
 
 impl Effect {

@@ -19,12 +19,12 @@ use crate::timer::Observation;
 
 /// Input of [`Engine::step`](crate::Engine::step).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a field is named as what it is")]
 pub enum Event {
     /// An interface received a call.
     Called {
         /// Id of the call until it is answered.
         call: CallId,
-        /// Caller.
         caller: Caller,
         /// Unused id for the session that the call starts, if it is a call that can start one.
         reserved: Option<SessionId>,
@@ -33,40 +33,24 @@ pub enum Event {
     },
     /// The connection of the call broke, or its client timed out, so the answer has no reader. Ends the wait, never
     /// the session.
-    CallerGone {
-        /// The call.
-        call: CallId,
-    },
+    CallerGone { call: CallId },
     /// An answer that was to tell the owner of a session of its ending (`tells_owner` in
     /// [`Effect::Reply`](crate::Effect::Reply)) could not be handed over, because its caller had left in the same
     /// moment.
-    AnswerLost {
-        /// The session.
-        session: SessionId,
-    },
+    AnswerLost { session: SessionId },
     /// A person interrupted the call, which kills the session.
-    Interrupted {
-        /// The call.
-        call: CallId,
-    },
+    Interrupted { call: CallId },
     /// The client of the call cannot reach a person after all.
-    PersonUnreachable {
-        /// The call.
-        call: CallId,
-    },
+    PersonUnreachable { call: CallId },
     /// Number of people who watch through the page or the command line and could answer a question.
     Watchers {
         /// New number.
         count: u32,
     },
     /// The keeper has started the command.
-    Started {
-        /// The session.
-        session: SessionId,
-    },
+    Started { session: SessionId },
     /// The keeper could not start the command.
     StartFailed {
-        /// The session.
         session: SessionId,
         /// Step that failed, as one sentence.
         fault: Arc<str>,
@@ -76,7 +60,6 @@ pub enum Event {
     /// Answer to [`Effect::QueryOutput`](crate::Effect::QueryOutput) and to
     /// [`Effect::WatchOutput`](crate::Effect::WatchOutput).
     OutputGrew {
-        /// The session.
         session: SessionId,
         /// Number of bytes so far.
         bytes: u64,
@@ -85,7 +68,6 @@ pub enum Event {
     },
     /// The leader has ended, and its output is in the log.
     Exited {
-        /// The session.
         session: SessionId,
         /// Ending of the leader.
         ending: Ending,
@@ -94,53 +76,37 @@ pub enum Event {
     },
     /// Connections of a session's sandbox wait for a person.
     ConnectionHeld {
-        /// The session.
         session: SessionId,
-        /// The connections.
         connection: Arc<HeldConnection>,
     },
     /// Nothing waits any more for an answer about connections.
     ConnectionReleased {
-        /// The session.
         session: SessionId,
         /// Number of the question at the network gate. `None`: the gate has ended.
         number: Option<u64>,
     },
     /// Ports that the network gate of a session publishes have changed.
-    PortsChanged {
-        /// The session.
-        session: SessionId,
-    },
+    PortsChanged { session: SessionId },
     /// The last process of the tree is gone. Never comes before [`Exited`](Event::Exited) of the
     /// leader.
-    Emptied {
-        /// The session.
-        session: SessionId,
-    },
+    Emptied { session: SessionId },
     /// Processes of the tree survive SIGKILL. The keeper continues to try, but no call waits for that.
-    SurvivesKill {
-        /// The session.
-        session: SessionId,
-    },
+    SurvivesKill { session: SessionId },
     /// At start: a session from before, as its directory and its keeper describe it.
     SessionFound {
-        /// The session.
         session: SessionId,
-        /// State of the session.
         state: Box<Session>,
         /// Deadline, as far as it is known without the keeper.
         deadline: Option<Mono>,
     },
     /// At start: a question that was open.
     Reopened {
-        /// The question.
         question: QuestionId,
         /// Content of the question.
         state: Question,
     },
     /// After the start: a question of this machine that was open when another machine had its shard.
     QuestionLoaded {
-        /// The question.
         question: QuestionId,
         /// Content of the question.
         state: Question,
@@ -148,47 +114,32 @@ pub enum Event {
     /// At start, after [`Recovered`](Event::Recovered): a person has approved this command, and it may not have been
     /// started.
     Approved {
-        /// The question.
         question: QuestionId,
         /// Session of the command.
         session: SessionId,
-        /// The command.
         held: Arc<HeldCommand>,
     },
     /// At start: everything from before was passed. Questions about sessions that are gone are withdrawn
     /// now.
     Recovered,
     /// At start, after everything else: this session has ended, and its end was not reported yet.
-    EndingUndelivered {
-        /// The session.
-        session: SessionId,
-    },
+    EndingUndelivered { session: SessionId },
     /// Sessions whose directories were removed by retention.
-    Forgotten {
-        /// The sessions.
-        sessions: Vec<SessionId>,
-    },
+    Forgotten { sessions: Vec<SessionId> },
     /// Timers and messages from the database: once at start, before any call.
     StateLoaded(Box<(StoredState, StoredRows)>),
     /// This machine owns a shard of the fleet from now on, and has read it.
     ShardLoaded(Box<LoadedShard>),
     /// Another machine owns a shard that was loaded.
     ShardDropped {
-        /// Shard.
         shard: ShardId,
         /// True if this machine has made it.
         is_home: bool,
     },
     /// Messages of other machines for agents that are connected here. They belong to this machine from now on.
-    MessagesTaken {
-        /// Messages.
-        messages: Vec<StoredMessage>,
-    },
+    MessagesTaken { messages: Vec<StoredMessage> },
     /// Another machine has taken these messages, because their agent is connected there.
-    MessagesGone {
-        /// Numbers.
-        numbers: Vec<u64>,
-    },
+    MessagesGone { numbers: Vec<u64> },
     /// Deadlines as the database has them, after the fleet time has changed. Those in memory may be too early.
     DeadlinesRead {
         /// Numbers of timers and their deadlines.
@@ -211,23 +162,18 @@ pub enum Event {
     },
     /// The condition of a timer holds.
     ConditionHeld {
-        /// The timer.
         timer: TimerId,
         /// Observation by which it holds.
         seen: Observation,
     },
     /// The condition of a timer can no longer hold.
     ConditionImpossible {
-        /// The timer.
         timer: TimerId,
         /// Reason.
         why: Observation,
     },
     /// The answer to a call has been sent, and with it the messages in it.
-    Delivered {
-        /// The call.
-        call: CallId,
-    },
+    Delivered { call: CallId },
     /// A waker has delivered these messages to their agent, which may have read them.
     Woken {
         /// Owner of the messages.
@@ -239,21 +185,18 @@ pub enum Event {
     Connected {
         /// Agent of the conversation.
         agent: Agent,
-        /// The conversation.
         conversation: Conversation,
     },
     /// A connection of a conversation was closed.
     Disconnected {
         /// Agent of the conversation.
         agent: Agent,
-        /// The conversation.
         conversation: Conversation,
     },
     /// These conversations of an agent, and no others, can be resumed by a waker when they are closed.
     Resumable {
         /// Agent of the conversations.
         agent: Agent,
-        /// The conversations.
         conversations: Vec<Conversation>,
     },
     /// Time has passed; the earliest alarm may be due.

@@ -15,6 +15,7 @@ use crate::wait::Asking;
 
 /// Call as the core sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a field is named as what it is")]
 pub enum Request {
     /// Start a command (or join the one already started under the same key) and wait for it.
     Run(Run),
@@ -22,7 +23,6 @@ pub enum Request {
     Try(Try),
     /// Wait (again) for a session that exists.
     Join {
-        /// The session.
         session: SessionId,
         /// Way in which this call reaches a person.
         asking: Asking,
@@ -40,14 +40,12 @@ pub enum Request {
     },
     /// Kill the tree of a session; answered when it is gone.
     Kill {
-        /// The session.
         session: SessionId,
         /// Reason of the kill.
         end: End,
     },
     /// Move a session's limits, counted from now.
     Extend {
-        /// The session.
         session: SessionId,
         /// New deadline.
         deadline: Option<Millis>,
@@ -58,9 +56,7 @@ pub enum Request {
     },
     /// Answer of a person. The interface has made sure that it comes from a person.
     Answer {
-        /// The question.
         question: QuestionId,
-        /// Answer.
         answer: Answer,
         /// After a yes: time during which no question about this session is opened.
         quiet_for: Option<Millis>,

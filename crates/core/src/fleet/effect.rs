@@ -9,6 +9,7 @@ use crate::time::{Boot, Millis, Steady};
 
 /// Something that happened to a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a field is named as what it is")]
 pub enum Event {
     /// The alarm is due.
     Tick,
@@ -20,7 +21,6 @@ pub enum Event {
     Answered {
         /// Number of the statement.
         request: u64,
-        /// Answer.
         answer: Answer,
     },
     /// A statement failed, or its outcome is unknown. The rows tell at the next look.
@@ -56,77 +56,53 @@ pub enum Event {
     /// Another machine has begun to beat fast: look sooner.
     Rung,
     /// A machine has not answered a call, though this one reaches the database.
-    Unanswered {
-        /// Machine.
-        machine: MachineId,
-    },
+    Unanswered { machine: MachineId },
     /// A batch that makes timers was refused because the time of the database is not that of this machine.
     TimeRefused,
     /// Another machine asks for the shard that was made on it.
-    HandBackRequested {
-        /// Shard.
-        shard: ShardId,
-    },
+    HandBackRequested { shard: ShardId },
 }
 
 /// Something that the daemon should do for the membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a field is named as what it is")]
 pub enum Effect {
     /// Send a statement and answer with [`Event::Answered`] or [`Event::Failed`].
     Send {
         /// Number of the statement.
         request: u64,
-        /// Statement.
         statement: Statement,
     },
     /// This machine owns the shard in this epoch. Find out what became of batches whose outcome is unknown, write again
     /// the rows in memory and the newest batches where the database has older stamps, then load its timers.
     Load {
-        /// Shard.
         shard: ShardId,
         /// Epoch for the fence and the stamps of batches.
         epoch: u64,
     },
     /// Ownership of the shard is in doubt: keep it in memory, but send no batch until the next [`Effect::Load`].
-    Suspend {
-        /// Shard.
-        shard: ShardId,
-    },
+    Suspend { shard: ShardId },
     /// Another machine owns the shard: forget its timers, but keep the newest batches for a later [`Effect::Load`].
-    Drop {
-        /// Shard.
-        shard: ShardId,
-    },
+    Drop { shard: ShardId },
     /// Ask the owner for the shard of this machine.
     RequestHandBack {
-        /// Shard.
         shard: ShardId,
         /// Machine that owns it.
         owner: MachineId,
     },
     /// Have another machine look soon, where the database can notify: this one beats fast now, or has handed back its
     /// shard. A machine that is not notified sees it at its next look.
-    Ring {
-        /// Machine.
-        machine: MachineId,
-    },
+    Ring { machine: MachineId },
     /// A machine counts as dead since its heartbeat stopped at this time of the boot clock.
     MachineSilent {
-        /// Machine.
         machine: MachineId,
         /// First look that saw its last heartbeat.
         since: Boot,
     },
     /// A machine does not answer calls. It does not count as dead: only its heartbeat decides about its shard.
-    MachineUnanswered {
-        /// Machine.
-        machine: MachineId,
-    },
+    MachineUnanswered { machine: MachineId },
     /// A machine that counted as dead, or did not answer calls, beats again.
-    MachineBack {
-        /// Machine.
-        machine: MachineId,
-    },
+    MachineBack { machine: MachineId },
     /// The fleet time has changed: arm deadlines again.
     TimeSet,
     /// This daemon is a member.
@@ -169,6 +145,7 @@ pub struct Beat {
 
 /// One atomic statement, or transaction in one flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a field is named as what it is")]
 pub enum Statement {
     /// Read all rows.
     Look,
@@ -190,7 +167,6 @@ pub enum Statement {
     },
     /// Become the owner of a shard where all expectations hold.
     Claim {
-        /// Shard.
         shard: ShardId,
         /// Owner and epoch of the present row (`None`: there is no row).
         expected: Option<(MachineId, u64)>,
@@ -205,7 +181,6 @@ pub enum Statement {
     },
     /// Make another machine the owner, with the next epoch and no claim, where this machine is the owner in this epoch.
     HandBack {
-        /// Shard.
         shard: ShardId,
         /// Present epoch.
         epoch: u64,

@@ -9,6 +9,7 @@ use crate::time::Millis;
 
 /// Request about timers.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a field is named as what it is")]
 pub enum Request {
     /// Create a timer; stand by on it, unless it is a mission.
     Create(Create),
@@ -16,7 +17,6 @@ pub enum Request {
     CreateMany(Vec<Create>),
     /// Stand by again on a timer.
     Continue {
-        /// The timer.
         timer: TimerId,
         /// New remaining time, counted from now.
         remaining: Option<Millis>,
@@ -29,9 +29,7 @@ pub enum Request {
     },
     /// Stop, cancel, pause or resume a timer.
     Act {
-        /// The timer.
         timer: TimerId,
-        /// Act.
         act: Act,
         /// Reason that the caller gives.
         stop_reason: Option<Arc<str>>,
@@ -42,7 +40,6 @@ pub enum Request {
     Read {
         /// The caller asked for this timer, which updates [`Timer::checked`](super::Timer::checked).
         asks: bool,
-        /// The timer.
         timer: TimerId,
     },
     /// List the timers that have not ended, in the order of their creation.
