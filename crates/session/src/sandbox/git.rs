@@ -384,8 +384,7 @@ fn is_git_folder(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::plan::{Folder, Mode, Network};
-    use abide_core::SandboxedBy;
+    use crate::sandbox::plan::Folder;
 
     fn touch(path: &Path) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -425,18 +424,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         touch(&folder.path().join(".git/config"));
         let workspace = Folder::resolve(folder.path()).unwrap();
-        let mut plan = Plan {
-            at_least: SandboxedBy::Namespaces,
-            mode: Mode::ReadOnly,
-            network: Network::Off,
-            write: Vec::new(),
-            home: "/nonexistent".into(),
-            layers: "/nonexistent".into(),
-            hide: Vec::new(),
-            own: Vec::new(),
-            layer_bytes: None,
-            workspace,
-        };
+        let mut plan = Plan::read_only(workspace);
         assert_eq!(Protected::of(&plan), Protected::default());
         plan.write = vec![plan.workspace.path.clone()];
         let config = [PathBuf::from(".git/config")];

@@ -315,21 +315,14 @@ mod tests {
             )
             .as_bytes(),
         );
+        let workspace = crate::sandbox::Folder {
+            path: "/work/folder".into(),
+            device: 0,
+            inode: 0,
+        };
         let plan = Plan {
-            at_least: abide_core::SandboxedBy::Namespaces,
-            mode: crate::sandbox::Mode::ReadOnly,
-            network: crate::sandbox::Network::Off,
-            workspace: crate::sandbox::Folder {
-                path: "/work/folder".into(),
-                device: 0,
-                inode: 0,
-            },
             home: home.clone(),
-            layers: "/nonexistent".into(),
-            write: Vec::new(),
-            hide: Vec::new(),
-            own: Vec::new(),
-            layer_bytes: None,
+            ..Plan::read_only(workspace)
         };
         let hidden = [home.join("secret"), home.join("absent")];
         let found = table.other_paths(hidden.iter(), &plan);

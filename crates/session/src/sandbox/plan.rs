@@ -123,6 +123,22 @@ impl Mode {
 }
 
 impl Plan {
+    /// Plan that permits nothing but to read, without layers.
+    pub fn read_only(workspace: Folder) -> Self {
+        Plan {
+            at_least: SandboxedBy::Namespaces,
+            mode: Mode::ReadOnly,
+            network: Network::Off,
+            workspace,
+            home: "/nonexistent".into(),
+            layers: "/nonexistent".into(),
+            write: Vec::new(),
+            hide: Vec::new(),
+            own: Vec::new(),
+            layer_bytes: None,
+        }
+    }
+
     /// True if something in the workspace can be written.
     pub fn writes_in_workspace(&self) -> bool {
         let root = &self.workspace.path;

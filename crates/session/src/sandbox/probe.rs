@@ -5,7 +5,7 @@ use std::path::Path;
 use abide_core::{Gap, SandboxedBy};
 
 use super::init::{MECHANISMS, NotBuilt, Sandbox, clean_up};
-use super::plan::{Folder, Mode, Network, Plan};
+use super::plan::{Folder, Plan};
 
 /// A mechanism, and its gaps or the reason why it does not work here.
 pub type Probed = (SandboxedBy, Result<Vec<Gap>, NotBuilt>);
@@ -21,16 +21,8 @@ pub fn probe(layers: &Path) -> Option<Vec<Probed>> {
         return None;
     }
     let plan = Plan {
-        at_least: SandboxedBy::Namespaces,
-        mode: Mode::ReadOnly,
-        network: Network::Off,
-        workspace: Folder::resolve(Path::new("/usr")).ok()?,
-        home: "/nonexistent".into(),
         layers: layers.join(SESSION),
-        write: Vec::new(),
-        hide: Vec::new(),
-        own: Vec::new(),
-        layer_bytes: None,
+        ..Plan::read_only(Folder::resolve(Path::new("/usr")).ok()?)
     };
     let probed = MECHANISMS.map(|by| {
         let made = Sandbox::by(by, &plan, SESSION, None).map(|mut made| {

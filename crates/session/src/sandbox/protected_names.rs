@@ -163,8 +163,7 @@ impl ProtectedNames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::{Folder, Mode, Network};
-    use abide_core::SandboxedBy;
+    use crate::sandbox::{Folder, Mode};
     use std::os::unix::fs::symlink;
 
     /// A workspace with a repository, in which this process stands for a command.
@@ -172,16 +171,8 @@ mod tests {
         fs::create_dir_all(workspace.join(".git/hooks")).unwrap();
         fs::create_dir_all(workspace.join(".git/info")).unwrap();
         let plan = Plan {
-            at_least: SandboxedBy::Namespaces,
             mode: Mode::WorkspaceWrite,
-            network: Network::Off,
-            workspace: Folder::resolve(workspace).unwrap(),
-            home: "/nonexistent".into(),
-            layers: "/nonexistent".into(),
-            write: Vec::new(),
-            hide: Vec::new(),
-            own: Vec::new(),
-            layer_bytes: None,
+            ..Plan::read_only(Folder::resolve(workspace).unwrap())
         };
         let own = std::process::id();
         ProtectedNames::of(&plan, &Protected::of(&plan), own as i32)

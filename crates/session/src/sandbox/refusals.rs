@@ -516,24 +516,16 @@ fn read_memory(pid: u32, address: u64, limit: usize) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::{Folder, Network};
-    use abide_core::SandboxedBy;
+    use crate::sandbox::Folder;
 
     #[test]
     fn paths_outside_and_protected_names_are_refused() {
         let workspace = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(workspace.path().join(".git/hooks")).unwrap();
         let plan = Plan {
-            at_least: SandboxedBy::Namespaces,
             mode: Mode::WorkspaceWrite,
-            network: Network::Off,
-            workspace: Folder::resolve(workspace.path()).unwrap(),
-            home: "/nonexistent".into(),
-            layers: "/nonexistent".into(),
             write: vec!["/cache".into()],
-            hide: Vec::new(),
-            own: Vec::new(),
-            layer_bytes: None,
+            ..Plan::read_only(Folder::resolve(workspace.path()).unwrap())
         };
         let root = plan.workspace.path.clone();
         let watched = |init| Watched::new(&plan, init, Protected::of(&plan));
