@@ -287,9 +287,7 @@ impl WakerTask {
                 state.waker.posted(now, message);
             }
         }
-        if !given_up.is_empty() {
-            self.record(WakerRecord::Deliveries(given_up)).await;
-        }
+        self.record_deliveries(given_up).await;
     }
 
     /// Delivery that is given up because its waker is disabled.
@@ -365,7 +363,7 @@ impl WakerTask {
                 deliveries.push((row.number, again));
             }
         }
-        self.record(WakerRecord::Deliveries(deliveries)).await;
+        self.record_deliveries(deliveries).await;
     }
 
     /// Attempts that are due.
@@ -463,9 +461,7 @@ impl WakerTask {
                 deliveries.push((number, delivery));
             }
         }
-        if !deliveries.is_empty() {
-            self.record(WakerRecord::Deliveries(deliveries)).await;
-        }
+        self.record_deliveries(deliveries).await;
     }
 
     async fn attempt_finished(&mut self, finished: FinishedAttempt) {
@@ -521,7 +517,7 @@ impl WakerTask {
                     .await
             }
         };
-        self.record(WakerRecord::Deliveries(deliveries)).await;
+        self.record_deliveries(deliveries).await;
         self.refill().await;
     }
 
@@ -629,9 +625,7 @@ impl WakerTask {
             };
             deliveries.extend(self.deliveries(config, &messages, delivery).await);
         }
-        if !deliveries.is_empty() {
-            self.record(WakerRecord::Deliveries(deliveries)).await;
-        }
+        self.record_deliveries(deliveries).await;
     }
 
     /// Disables a waker and gives up its queue.
@@ -648,7 +642,7 @@ impl WakerTask {
         }
         let given_up = |before| given_up(before, why);
         let deliveries = self.deliveries(config, &waiting, given_up).await;
-        self.record(WakerRecord::Deliveries(deliveries)).await;
+        self.record_deliveries(deliveries).await;
         self.record(WakerRecord::Disabled {
             waker: id,
             at_ms,
@@ -657,24 +651,24 @@ impl WakerTask {
         .await;
     }
 
-    async fn record(&self, record: WakerRecord) {
-        let numbers: Vec<u64> = match &record {
-            WakerRecord::Deliveries(all) => all.iter().map(|(number, _)| *number).collect(),
-            WakerRecord::Disabled { .. } | WakerRecord::Enabled(_) | WakerRecord::Client(..) => {
-                Vec::new()
+    async fn record_deliveries(&self, deliveries: Vec<(u64, Delivery)>) {
+        let numbers: Vec<u64> = deliveries.iter().map(|(number, _)| *number).collect();
+        if !numbers.is_empty() && self.record(WakerRecord::Deliveries(deliveries)).await {
+            for number in numbers {
+                self.handle.published().message_updated(number);
             }
-        };
+        }
+    }
+
+    /// Stores a record. Returns false on failure.
+    async fn record(&self, record: WakerRecord) -> bool {
         let fault = match self.handle.store().write_waker_record(record).await {
-            Ok(Ok(())) => {
-                for number in numbers {
-                    self.handle.published().message_updated(number);
-                }
-                return;
-            }
+            Ok(Ok(())) => return true,
             Ok(Err(fault)) => fault.to_string(),
             Err(_) => "the writer thread of the database has ended".into(),
         };
         tracing::warn!("cannot store a delivery: {fault}");
+        false
     }
 }
 
