@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use super::{Change, Handle, LaunchOptions, SessionView, Stdin};
+use super::{Change, Handle, LaunchOptions, SessionView};
 use crate::config;
 use crate::keepers::Follower;
 use crate::machine_link::session_end;
@@ -189,15 +189,8 @@ impl SessionAccess {
         confine_environment(&sandbox, &mut env);
         LaunchOptions {
             argv: Some(words.map(Into::into).collect()),
-            cwd: wanted.cwd.clone(),
-            env,
-            stdin: Stdin::None,
-            pty: None,
-            inherited_limits: None,
-            secrets: Arc::default(),
             sandbox,
-            beyond_settings: None,
-            name: None,
+            ..LaunchOptions::plain(wanted.cwd.clone(), env, None, Arc::default())
         }
     }
 

@@ -15,10 +15,9 @@ use abide_output::printable::one_line;
 
 use super::{clients, webhook};
 use crate::config::{self, WakerConfig, WakerKind};
-use crate::sandbox::SandboxChoice;
 use crate::text::message_text;
 use crate::web::Web;
-use crate::{Handle, LaunchOptions, Stdin};
+use crate::{Handle, LaunchOptions};
 use abide_session::log::tail;
 
 /// Running time after which a command has accepted the message and works on it.
@@ -215,20 +214,10 @@ impl Attempt {
             .cwd
             .clone()
             .or(command.cwd.filter(|cwd| cwd.is_dir()));
+        let cwd = cwd.unwrap_or_else(config::home);
         let launch = LaunchOptions {
             argv: Some(argv.iter().map(Into::into).collect()),
-            cwd: cwd.unwrap_or_else(config::home),
-            env,
-            stdin: match command.input {
-                Some(text) => Stdin::Bytes(text.into_bytes()),
-                None => Stdin::None,
-            },
-            pty: None,
-            inherited_limits: None,
-            secrets: Arc::default(),
-            sandbox: SandboxChoice::Off,
-            beyond_settings: None,
-            name: None,
+            ..LaunchOptions::plain(cwd, env, command.input, Arc::default())
         };
         let caller = Caller {
             agent: Some(Agent(OWNER.into())),
