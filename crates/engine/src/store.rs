@@ -221,7 +221,7 @@ pub(crate) fn load(
     // The calls whose answers were to carry these messages are gone. If a full disk prevents this update, the call
     // that reads them next makes it.
     let lost = "UPDATE message SET told_ms = made_ms WHERE told_ms = ? AND seen_ms IS NULL";
-    db.execute(lost, [records::Told::IN_ANSWER])
+    db.execute(lost, [records::TOLD_IN_ANSWER])
         .unwrap_or_default();
     let state = load::stored_state(db, id_permutation, boot_id)?;
     Ok((

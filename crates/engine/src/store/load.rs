@@ -14,7 +14,7 @@ use abide_core::timer::{
 use abide_core::{Agent, Conversation, Key, Question, QuestionId, SessionId, Subject, TimerId};
 
 use super::query::{Columns, Query};
-use super::records::{Told, Value};
+use super::records::Value;
 use super::{OpenRows, StoreFault, deliveries, held};
 
 /// Rows that are read.
@@ -314,7 +314,7 @@ fn read_messages(
             about,
             conversation: conversations.conversation(row.text(4)?),
             made: Wall(row.u64(5)?),
-            delivery_begun: Told::from_column(row.opt_u64(3)?) != Told::No,
+            delivery_begun: row.opt_u64(3)?.is_some(),
         }))
     })?;
     Ok(rows.into_iter().flatten().collect())

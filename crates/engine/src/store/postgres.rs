@@ -29,6 +29,7 @@ use abide_core::fleet::ShardId;
 use abide_core::id::IdPermutation;
 use abide_core::record::StoredState;
 use abide_core::timer::Anchor;
+use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub(crate) use directory::MAX_ENTRIES;
@@ -272,17 +273,19 @@ pub(super) fn watch(address: Address) -> Result<oneshot::Receiver<()>, StoreFaul
 
 /// Runs a future on a thread with a runtime of its own.
 fn run_on_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<(), StoreFault> {
-    let refused =
-        |e: std::io::Error| StoreFault::Refused(format!("a thread for the database: {e}"));
+    start_thread("abide-store", move |runtime| runtime.block_on(work))
+}
+
+/// Starts a thread with a runtime of its own.
+fn start_thread(name: &str, work: impl FnOnce(Runtime) + Send + 'static) -> Result<(), StoreFault> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
-        .map_err(refused)?;
-    std::thread::Builder::new()
-        .name("abide-store".into())
-        .spawn(move || runtime.block_on(work))
-        .map_err(refused)?;
-    Ok(())
+        .build();
+    let thread = std::thread::Builder::new().name(name.into());
+    runtime
+        .and_then(|runtime| thread.spawn(move || work(runtime)))
+        .map(drop)
+        .map_err(|e| StoreFault::Refused(format!("a thread for the database: {e}")))
 }
 
 impl Postgres {

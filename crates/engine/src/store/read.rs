@@ -17,7 +17,7 @@ use super::held::{self, CommandAnswer};
 use super::load::{RowScope, kind, subject};
 use super::postgres::Reads;
 use super::query::{Columns, Query};
-use super::records::{Told, Value};
+use super::records::{TOLD_IN_ANSWER, Value};
 use super::timer_list::seconds;
 use crate::lock::lock;
 
@@ -157,7 +157,7 @@ impl StoreReader {
     ) -> Result<T, StoreFault> {
         match &self.source {
             Source::Sqlite { db, .. } => work(&*lock(db)),
-            Source::Postgres(reads, _) => reads.read(work).await,
+            Source::Postgres(reads, _) => reads.few.read(work).await,
         }
     }
 
@@ -168,7 +168,7 @@ impl StoreReader {
     ) -> Result<T, StoreFault> {
         let db = match &self.source {
             Source::Sqlite { scan_db, .. } => scan_db.clone(),
-            Source::Postgres(reads, _) => return reads.scan(work).await,
+            Source::Postgres(reads, _) => return reads.many.read(work).await,
         };
         let scan = move || work(&*lock(&db));
         let done = tokio::task::spawn_blocking(scan).await;
@@ -317,7 +317,7 @@ impl StoreReader {
                 agent.as_deref().into(),
                 limit.into(),
                 before.into(),
-                Told::IN_ANSWER.into(),
+                TOLD_IN_ANSWER.into(),
                 since.into(),
             ];
             message_rows(db, &sql, &chosen)
@@ -406,7 +406,7 @@ fn message_rows(
             wakes: row.flag(8)?,
             made: Wall(row.u64(4)?),
             seen: row.opt_u64(5)?.map(Wall),
-            in_answer: Told::from_column(row.opt_u64(6)?) == Told::InAnswer,
+            in_answer: row.opt_u64(6)? == Some(TOLD_IN_ANSWER),
             deliveries: Vec::new(),
         }))
     })?;

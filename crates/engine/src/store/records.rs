@@ -99,38 +99,9 @@ impl Value {
     }
 }
 
-/// State of the delivery of a message, as the column `told_ms` has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    /// Nobody was told.
-    No,
-    /// The answer of a waiting call carries it. If that answer arrives, no other call needs the message; if it does not,
-    /// the message is told again and gets the time.
-    InAnswer,
-    /// Told at this time, maybe by an answer that did not arrive.
-    At(Wall),
-}
-
-impl Told {
-    /// Value of the column for [`Told::InAnswer`].
-    pub const IN_ANSWER: u64 = 0;
-
-    pub fn column(self) -> Option<u64> {
-        match self {
-            Told::No => None,
-            Told::InAnswer => Some(Self::IN_ANSWER),
-            Told::At(time) => Some(time.0),
-        }
-    }
-
-    pub fn from_column(value: Option<u64>) -> Self {
-        match value {
-            None => Told::No,
-            Some(Self::IN_ANSWER) => Told::InAnswer,
-            Some(time) => Told::At(Wall(time)),
-        }
-    }
-}
+/// Value of `told_ms` for a message that the answer of a waiting call carries. If that answer arrives, no other call needs
+/// the message; if it does not, the message is told again and gets the time. Without a value, nobody was told.
+pub(super) const TOLD_IN_ANSWER: u64 = 0;
 
 /// Writer of rows.
 pub(super) trait RecordRows {
@@ -451,10 +422,7 @@ pub(super) trait RecordRows {
                     About::Question(question) => question.to_string(),
                 };
                 let conversation = content.conversation.as_ref();
-                let told = match reported_by_call {
-                    true => Told::InAnswer,
-                    false => Told::No,
-                };
+                let told = reported_by_call.then_some(TOLD_IN_ANSWER);
                 self.put(
                     Form::Insert,
                     "message",
@@ -465,7 +433,7 @@ pub(super) trait RecordRows {
                         ("agent", agent.0.as_ref().into()),
                         ("about", about.into()),
                         ("made_ms", at.0.into()),
-                        ("told_ms", told.column().into()),
+                        ("told_ms", told.into()),
                         ("conversation", conversation.map(|of| of.0.as_ref()).into()),
                         ("wakes", content.wakes.into()),
                     ],

@@ -9,6 +9,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::batch::Statement;
 use super::link::{Address, Link, LinkFault};
+use super::start_thread;
 use crate::store::StoreFault;
 use crate::store::query::{Columns, Dialect, Query};
 use crate::store::records::Value;
@@ -21,8 +22,8 @@ type Read = Box<dyn FnOnce(&dyn Query) + Send>;
 /// Threads that read, each with a connection of its own: many rows delay no read of few.
 #[derive(Clone)]
 pub(in crate::store) struct Reads {
-    few: Queue,
-    many: Queue,
+    pub few: Queue,
+    pub many: Queue,
 }
 
 impl Reads {
@@ -33,54 +34,30 @@ impl Reads {
             many: Queue::start(address)?,
         })
     }
-
-    /// Result of a read of few rows.
-    pub async fn read<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&dyn Query) -> Result<T, StoreFault> + Send + 'static,
-    ) -> Result<T, StoreFault> {
-        self.few.read(work).await
-    }
-
-    /// Result of a read of any number of rows.
-    pub async fn scan<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&dyn Query) -> Result<T, StoreFault> + Send + 'static,
-    ) -> Result<T, StoreFault> {
-        self.many.read(work).await
-    }
 }
 
 /// Queue of a thread that reads, and connects when it reads first.
 #[derive(Clone)]
-struct Queue(mpsc::SyncSender<Read>);
+pub(in crate::store) struct Queue(mpsc::SyncSender<Read>);
 
 impl Queue {
     fn start(address: Address) -> Result<Self, StoreFault> {
         let (sender, queue) = mpsc::sync_channel::<Read>(MAX_READS);
-        let refused =
-            |e: std::io::Error| StoreFault::Refused(format!("a thread for the database: {e}"));
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(refused)?;
-        std::thread::Builder::new()
-            .name("abide-reads".into())
-            .spawn(move || {
-                let server = Server {
-                    runtime,
-                    address,
-                    link: RefCell::new(None),
-                };
-                while let Ok(read) = queue.recv() {
-                    read(&server);
-                }
-            })
-            .map_err(refused)?;
+        start_thread("abide-reads", move |runtime| {
+            let server = Server {
+                runtime,
+                address,
+                link: RefCell::new(None),
+            };
+            while let Ok(read) = queue.recv() {
+                read(&server);
+            }
+        })?;
         Ok(Queue(sender))
     }
 
-    async fn read<T: Send + 'static>(
+    /// Result of a read.
+    pub async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn Query) -> Result<T, StoreFault> + Send + 'static,
     ) -> Result<T, StoreFault> {
@@ -186,9 +163,9 @@ mod tests {
         let address = Address::parse("postgres://nobody@localhost/none", None);
         let reads = Reads::start(address.expect("an address")).expect("threads");
         let (release, released) = mpsc::channel::<()>();
-        let long = reads.scan(move |_| Ok(released.recv().is_ok()));
+        let long = reads.many.read(move |_| Ok(released.recv().is_ok()));
         let short = async {
-            let answer = reads.read(|_| Ok(1)).await;
+            let answer = reads.few.read(|_| Ok(1)).await;
             release.send(()).expect("a read that waits");
             answer
         };

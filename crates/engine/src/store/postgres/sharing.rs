@@ -16,7 +16,7 @@ use crate::clients::ConnectedReaders;
 use crate::clock::{Clock, SystemClock};
 use crate::store::StoreFault;
 use crate::store::load::{self, RowScope};
-use crate::store::records::Told;
+use crate::store::records::TOLD_IN_ANSWER;
 
 /// Time at which the transaction began, in milliseconds.
 pub(super) const NOW: &str = "(extract(epoch FROM now()) * 1000)::bigint";
@@ -136,7 +136,7 @@ impl Writer {
 
     /// Id and claim of this machine, if a timer is due so soon that the loss of this machine must be noticed sooner.
     fn becomes_fast(&self, soonest: Steady) -> Option<[i64; 2]> {
-        let state = self.fleet().state();
+        let state = self.parts.fleet.state();
         let row = &state.machines.get(&state.own?)?.row;
         let is_soon = soonest.since(state.now()?) <= DUE_SOON;
         let is_needed = is_soon && row.pace == Pace::Slow && state.has_others();
@@ -146,7 +146,7 @@ impl Writer {
 
     /// Fault of a transaction that was refused because the time of the database is not that of this machine.
     pub(super) async fn refused_by_time(&self) -> StoreFault {
-        self.fleet().send(FleetEvent::TimeRefused).await;
+        self.parts.fleet.send(FleetEvent::TimeRefused).await;
         let why = "the clock of the database differs from that of this machine; try again in some seconds";
         StoreFault::Unwritable(why.into())
     }
@@ -155,9 +155,8 @@ impl Writer {
     pub(super) async fn find_gone(&mut self, told: &[u64]) {
         let shards: Vec<i64> = self.owned.usable().collect();
         let numbers = told.to_vec();
-        let read = self
-            .reads()
-            .read(move |db| shard_rows::gone(db, &shards, &numbers));
+        let reads = &self.parts.reads.few;
+        let read = reads.read(move |db| shard_rows::gone(db, &shards, &numbers));
         match read.await {
             Ok(gone) => self.tell(ShardChange::MessagesGone(gone)).await,
             Err(fault) => tracing::warn!("cannot read messages: {fault}"),
@@ -169,8 +168,8 @@ impl Writer {
     /// belongs to a conversation is left to it, unless that is connected here, is gone from its machine, or its machine
     /// is away.
     pub(super) async fn take_messages(&mut self, readers: &ConnectedReaders) {
-        let home = self.home();
-        let (Some(epoch), Some(link)) = (self.home_epoch(), self.link()) else {
+        let home = self.owned.home();
+        let (Some(epoch), Some(link)) = (self.owned.epoch(home), &self.link) else {
             return;
         };
         let agents = text_array(readers.agents.union(&readers.waiting));
@@ -181,7 +180,7 @@ impl Writer {
                 format!(" OR m.agent = {agent} AND m.conversation = {conversation}")
             })
             .collect();
-        let in_answer = Told::IN_ANSWER;
+        let in_answer = TOLD_IN_ANSWER;
         let sql = format!(
             "{}; UPDATE message AS m SET shard = {home}, epoch = {epoch}, batch = 0 \
              FROM shard AS s LEFT JOIN machine AS holder ON holder.id = s.owner \
@@ -190,7 +189,7 @@ impl Writer {
              AND ((m.conversation IS NULL OR m.released = 1 OR s.owner <> s.id) \
              AND (m.agent = ANY({waiting}) OR m.agent <> ALL(coalesce(holder.agents, '{{}}'))){}) \
              RETURNING m.number",
-            self.home_fence(),
+            self.owned.fence(&[home]),
             here.concat()
         );
         let Ok(answer) = link.transact(&sql, &[]).await else {
@@ -203,7 +202,7 @@ impl Writer {
         if moved.is_empty() && !read_all {
             return;
         }
-        let read = self.reads().read(move |db| match read_all {
+        let read = self.parts.reads.few.read(move |db| match read_all {
             true => load::messages(db, RowScope::Shard(home)),
             false => load::messages_among(db, &moved),
         });
@@ -223,8 +222,12 @@ impl Writer {
     /// Reads the deadlines of the own shard: those that were made while the clock of this machine was behind are later
     /// than in memory.
     pub(super) async fn read_deadlines(&mut self) {
-        let home = self.home();
-        let read = self.reads().read(move |db| shard_rows::deadlines(db, home));
+        let home = self.owned.home();
+        let read = self
+            .parts
+            .reads
+            .few
+            .read(move |db| shard_rows::deadlines(db, home));
         match read.await {
             Ok(all) => {
                 let all = all.into_iter().map(|(number, due)| (number, Steady(due)));

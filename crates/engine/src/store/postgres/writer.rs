@@ -33,7 +33,7 @@ use crate::clock::{Clock, SystemClock, pause, sleep_until};
 use crate::fleet::{Fleet, Ownership};
 use crate::store::StoreFault;
 use crate::store::deliveries::WakerRecord;
-use crate::store::records::Told;
+use crate::store::records::TOLD_IN_ANSWER;
 use crate::store::write::{PRUNE_BATCH, crash_points};
 use crate::{entropy, timestamp};
 
@@ -244,31 +244,6 @@ impl Writer {
         }
     }
 
-    pub(super) fn fleet(&self) -> &Fleet {
-        &self.parts.fleet
-    }
-
-    pub(super) fn reads(&self) -> &Reads {
-        &self.parts.reads
-    }
-
-    pub(super) fn link(&self) -> Option<&Link> {
-        self.link.as_ref()
-    }
-
-    /// Shard of this machine.
-    pub(super) fn home(&self) -> i64 {
-        self.owned.home()
-    }
-
-    pub(super) fn home_epoch(&self) -> Option<i64> {
-        self.owned.epoch(self.owned.home())
-    }
-
-    pub(super) fn home_fence(&self) -> String {
-        self.owned.fence(&[self.owned.home()])
-    }
-
     pub(super) async fn tell(&self, change: ShardChange) {
         // The event loop ends with the daemon.
         let _ = self.parts.changes.send(change).await;
@@ -287,7 +262,7 @@ impl Writer {
         }
         let shard = column(load.shard);
         // The calls whose answers were to carry these messages are gone.
-        let in_answer = Told::IN_ANSWER;
+        let in_answer = TOLD_IN_ANSWER;
         let mut untold = format!(
             "{}; UPDATE message SET told_ms = CASE told_ms WHEN {in_answer} THEN made_ms ELSE told_ms END, \
              told_by = NULL WHERE shard = {shard} AND (told_ms = {in_answer} OR told_by IS NOT NULL) \
@@ -309,11 +284,10 @@ impl Writer {
             Ok(_) => {
                 let id_permutation = self.parts.id_permutation;
                 let note = self.note(load.shard);
-                let read = self
-                    .parts
-                    .reads
-                    .read(move |db| shard_rows::read(db, load.shard, note, id_permutation));
-                read.await
+                let reads = &self.parts.reads.few;
+                reads
+                    .read(move |db| shard_rows::read(db, load.shard, note, id_permutation))
+                    .await
             }
             Err(fault) => Err(fault),
         };
