@@ -82,9 +82,8 @@ mod tests {
     use std::os::unix::ffi::OsStringExt;
 
     use super::*;
-    use abide_core::SandboxedBy;
     use abide_session::frame::{InheritedLimits, ResourceLimit, Stdin};
-    use abide_session::sandbox::{Folder, Mode, Network, Plan};
+    use abide_session::sandbox::{Folder, Plan};
 
     #[test]
     fn launch_data_survives_the_bytes() {
@@ -104,20 +103,12 @@ mod tests {
             }),
             secrets: Arc::default(),
             sandbox: SandboxChoice::Plan(Box::new(Plan {
-                mode: Mode::ReadOnly,
-                network: Network::Off,
-                at_least: SandboxedBy::Namespaces,
-                workspace: Folder {
+                hide: vec!["/home/me/.ssh".into()],
+                ..Plan::read_only(Folder {
                     path: "/src".into(),
                     device: 1,
                     inode: 2,
-                },
-                home: "/home/me".into(),
-                layers: "/state/layers".into(),
-                write: vec!["/cache".into()],
-                hide: vec!["/home/me/.ssh".into()],
-                own: vec!["/state".into()],
-                layer_bytes: Some(1 << 30),
+                })
             })),
             beyond_settings: None,
             name: SessionName::parse("build").ok(),
