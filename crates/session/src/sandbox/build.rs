@@ -53,9 +53,7 @@ impl Fault {
             is_unavailable: false,
         }
     }
-}
 
-impl Fault {
     pub fn unavailable(self) -> Self {
         Fault {
             is_unavailable: true,

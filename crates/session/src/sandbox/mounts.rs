@@ -38,53 +38,38 @@ pub fn harmless() -> Attributes {
     Attributes::MOUNT_ATTR_NOSUID | Attributes::MOUNT_ATTR_NODEV
 }
 
-/// Sets attributes of a tree with all mounts in it.
-pub fn set_attributes(tree: impl AsFd, attributes: Attributes) -> io::Result<()> {
-    change(
-        tree,
-        c"",
-        &MountAttr {
+impl MountAttr {
+    fn setting(attributes: Attributes) -> Self {
+        MountAttr {
             attr_set: attributes.bits().into(),
             ..MountAttr::default()
-        },
-    )
+        }
+    }
+}
+
+/// Sets attributes of a tree with all mounts in it.
+pub fn set_attributes(tree: impl AsFd, attributes: Attributes) -> io::Result<()> {
+    change(tree, c"", &MountAttr::setting(attributes))
 }
 
 /// Sets attributes of what is mounted at and below a path.
 pub fn set_attributes_at(path: &Path, attributes: Attributes) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    change(
-        CWD,
-        &path,
-        &MountAttr {
-            attr_set: attributes.bits().into(),
-            ..MountAttr::default()
-        },
-    )
+    change(CWD, &path, &MountAttr::setting(attributes))
 }
 
 /// Makes all mounts of this mount namespace private: nothing is mounted here or elsewhere because of the other.
 pub fn make_private() -> io::Result<()> {
-    change(
-        CWD,
-        c"/",
-        &MountAttr {
-            propagation: libc::MS_PRIVATE,
-            ..MountAttr::default()
-        },
-    )
+    let private = MountAttr {
+        propagation: libc::MS_PRIVATE,
+        ..MountAttr::default()
+    };
+    change(CWD, c"/", &private)
 }
 
 /// Makes everything that is mounted read-only.
 pub fn make_all_read_only() -> io::Result<()> {
-    change(
-        CWD,
-        c"/",
-        &MountAttr {
-            attr_set: read_only().bits().into(),
-            ..MountAttr::default()
-        },
-    )
+    change(CWD, c"/", &MountAttr::setting(read_only()))
 }
 
 fn change(at: impl AsFd, path: &std::ffi::CStr, wanted: &MountAttr) -> io::Result<()> {
