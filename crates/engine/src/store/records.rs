@@ -214,33 +214,17 @@ pub(super) trait RecordRows {
             }
             Record::Held { question, record } => {
                 let id = question.to_string();
-                let key: Value = id.as_str().into();
-                match record {
+                let changed = match record {
                     held_core::Record::Approved { session } => {
-                        self.put(
-                            Form::Update("true"),
-                            "question",
-                            &id,
-                            [("id", key), ("session", session.to_string().into())],
-                        );
+                        ("session", session.to_string().into())
                     }
                     held_core::Record::Declined { because } => {
-                        self.put(
-                            Form::Update("true"),
-                            "question",
-                            &id,
-                            [("id", key), ("because", because.as_deref().into())],
-                        );
+                        ("because", because.as_deref().into())
                     }
-                    held_core::Record::Started => {
-                        self.put(
-                            Form::Update("true"),
-                            "question",
-                            &id,
-                            [("id", key), ("launch", None::<&[u8]>.into())],
-                        );
-                    }
-                }
+                    held_core::Record::Started => ("launch", None::<&[u8]>.into()),
+                };
+                let columns = [("id", id.as_str().into()), changed];
+                self.put(Form::Update("true"), "question", &id, columns);
             }
             Record::Timer(record) => self.timer(record, position),
             Record::Message(record) => self.message(record),
@@ -445,25 +429,24 @@ pub(super) trait RecordRows {
                 at,
             } => self.delivery_begun(numbers, *in_flight, *at),
             message::Record::Seen { numbers, at } => {
-                for number in numbers {
-                    self.put(
-                        Form::Update("true"),
-                        "message",
-                        &number.to_string(),
-                        [("number", (*number).into()), ("seen_ms", at.0.into())],
-                    );
-                }
+                self.change_messages(numbers, || ("seen_ms", at.0.into()));
             }
             message::Record::Released { numbers } => {
-                for number in numbers {
-                    self.put(
-                        Form::Update("true"),
-                        "message",
-                        &number.to_string(),
-                        [("number", (*number).into()), ("released", true.into())],
-                    );
-                }
+                self.change_messages(numbers, || ("released", true.into()));
             }
+        }
+    }
+
+    /// Changes a column of messages.
+    fn change_messages(&mut self, numbers: &[u64], column: impl Fn() -> (&'static str, Value)) {
+        for number in numbers {
+            let columns = [("number", (*number).into()), column()];
+            self.put(
+                Form::Update("true"),
+                "message",
+                &number.to_string(),
+                columns,
+            );
         }
     }
 

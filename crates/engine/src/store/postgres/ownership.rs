@@ -170,43 +170,44 @@ impl Owned {
                 in_flight,
                 at,
             }) => {
-                let parts = self.by_shard(numbers).into_iter().map(|(shard, numbers)| {
-                    let (in_flight, at) = (*in_flight, *at);
-                    let begun = message::Record::DeliveryStarted {
+                let (in_flight, at) = (*in_flight, *at);
+                return self.split_by_message(numbers, |numbers| {
+                    message::Record::DeliveryStarted {
                         numbers,
                         in_flight,
                         at,
-                    };
-                    (shard, Part::Split(Record::Message(begun)))
+                    }
                 });
-                return parts.collect();
             }
             Record::Message(message::Record::Seen { numbers, at }) => {
-                let parts = self.by_shard(numbers).into_iter().map(|(shard, numbers)| {
-                    let seen = message::Record::Seen { numbers, at: *at };
-                    (shard, Part::Split(Record::Message(seen)))
-                });
-                return parts.collect();
+                let at = *at;
+                return self
+                    .split_by_message(numbers, |numbers| message::Record::Seen { numbers, at });
             }
             Record::Message(message::Record::Released { numbers }) => {
-                let parts = self.by_shard(numbers).into_iter().map(|(shard, numbers)| {
-                    let released = message::Record::Released { numbers };
-                    (shard, Part::Split(Record::Message(released)))
-                });
-                return parts.collect();
+                return self
+                    .split_by_message(numbers, |numbers| message::Record::Released { numbers });
             }
         };
         let shard = number.map_or(self.home, |number| self.of_timer(number));
         vec![(shard, Part::Whole(record))]
     }
 
-    fn by_shard(&self, numbers: &[u64]) -> BTreeMap<i64, Vec<u64>> {
+    /// Parts of a record about several messages.
+    fn split_by_message<'a>(
+        &self,
+        numbers: &[u64],
+        part: impl Fn(Vec<u64>) -> message::Record,
+    ) -> Vec<(i64, Part<'a>)> {
         let mut all: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
         for number in numbers {
             let shard = self.of_message(*number);
             all.entry(shard).or_default().push(*number);
         }
-        all
+        let parts = all.into_iter();
+        let parts =
+            parts.map(|(shard, numbers)| (shard, Part::Split(Record::Message(part(numbers)))));
+        parts.collect()
     }
 }
 

@@ -308,12 +308,7 @@ impl Writer {
             Err(fault) => {
                 tracing::warn!("cannot load the timers of a machine: {fault}");
                 self.loaded.remove(&load.shard);
-                self.owned.suspend(shard);
-                let (shard, epoch) = (load.shard, load.epoch);
-                self.parts
-                    .fleet
-                    .send(FleetEvent::Fenced { shard, epoch })
-                    .await;
+                self.fenced(shard, load.epoch).await;
             }
         }
         Ok(())
@@ -455,6 +450,14 @@ impl Writer {
         result
     }
 
+    /// Stops using a shard until the membership has looked at who owns it.
+    async fn fenced(&mut self, shard: i64, epoch: u64) {
+        self.owned.suspend(shard);
+        let shard = shard_id(shard);
+        let event = FleetEvent::Fenced { shard, epoch };
+        self.parts.fleet.send(event).await;
+    }
+
     /// Drops the connection if the result of a transaction says that it is unusable.
     async fn handle_link_result(
         &mut self,
@@ -469,12 +472,7 @@ impl Writer {
                 // Another machine is the owner, or a server that took over has lost the claim: the next look tells.
                 for shard in shards {
                     if let Some(epoch) = self.owned.epoch(*shard) {
-                        self.owned.suspend(*shard);
-                        let (shard, epoch) = (shard_id(*shard), epoch.cast_unsigned());
-                        self.parts
-                            .fleet
-                            .send(FleetEvent::Fenced { shard, epoch })
-                            .await;
+                        self.fenced(*shard, epoch.cast_unsigned()).await;
                     }
                 }
                 let why = "another machine may have these timers by now";
