@@ -47,15 +47,11 @@ impl Engine {
             step.push(Effect::Probe { timer, until });
         }
         let now = self.timers.steady(step.now);
-        let made = |made: Wall| {
-            let ago = step.now.wall.0.saturating_sub(made.0);
-            Steady(now.0.saturating_sub(ago))
-        };
         self.outbox.open(
             stored.id_permutation,
             stored.message_numbers,
             rows.messages,
-            made,
+            steady_of_wall(now, step.now.wall),
         );
         let agents = self.outbox.agents_with_conversations();
         self.conversations.open(now, agents);
@@ -377,6 +373,11 @@ impl Engine {
         };
         self.outbox.unread(&recipient, self.rule(now))
     }
+}
+
+/// Converts wall times of the past, given the present in both.
+pub(super) fn steady_of_wall(steady: Steady, wall: Wall) -> impl Fn(Wall) -> Steady {
+    move |then| Steady(steady.0.saturating_sub(wall.0.saturating_sub(then.0)))
 }
 
 /// Records that the delivery of these messages has begun. `in_flight`: an answer carries them.

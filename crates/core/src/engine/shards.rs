@@ -7,13 +7,14 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::messages::steady_of_wall;
 use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::fleet::ShardId;
 use crate::id::{Agent, TimerId};
 use crate::message::{About, StoredMessage};
 use crate::record::LoadedShard;
-use crate::time::{Steady, Wall};
+use crate::time::Steady;
 use crate::timer::{Countdown, Origin, Timer, Why};
 use crate::wait::Outcome;
 
@@ -121,11 +122,7 @@ impl Engine {
 
     /// Adds messages that were read, and hands them to calls that wait.
     pub(super) fn messages_loaded(&mut self, step: &Step<'_>, messages: Vec<StoredMessage>) {
-        let now = self.timers.steady(step.now);
-        let made = |made: Wall| {
-            let ago = step.now.wall.0.saturating_sub(made.0);
-            Steady(now.0.saturating_sub(ago))
-        };
+        let made = steady_of_wall(self.timers.steady(step.now), step.now.wall);
         let posted = messages.iter();
         let posted = posted.map(|message| (message.agent.clone(), message.number));
         self.posted.extend(posted);
@@ -182,7 +179,7 @@ mod tests {
     use crate::id::SessionId;
     use crate::message::{self, MessageContent};
     use crate::record::{Record, StoredRows};
-    use crate::time::{Boot, Mono, Now};
+    use crate::time::{Boot, Mono, Now, Wall};
 
     const HOME: ShardId = ShardId(MachineId(1));
     const ADOPTED: ShardId = ShardId(MachineId(2));
