@@ -50,32 +50,40 @@ pub struct Keeper {
     acked: bool,
 }
 
-/// Descriptors that woke the loop.
-#[derive(Default)]
-struct Woken {
-    signal: bool,
-    listener: bool,
-    connection_in: bool,
-    connection_out: bool,
-    candidate: bool,
-    input: bool,
-    group: bool,
-    gate: bool,
-    git: bool,
-    refusal: Option<Flow>,
-    streams: [Option<Flow>; 2],
+/// Descriptor in the poll.
+#[derive(Clone, Copy)]
+enum Slot {
+    Signal,
+    Listener,
+    Connection,
+    Candidate,
+    FirstStream,
+    SecondStream,
+    Input,
+    Group,
+    Refusal,
+    Gate,
+    Git,
 }
 
-/// Number of descriptors in the poll: one of each kind, and one more for the second output stream.
-const SLOTS: usize = 11;
+/// Output streams of a run, by their number.
+const STREAMS: [Slot; 2] = [Slot::FirstStream, Slot::SecondStream];
+/// Events of a connection after which it is read.
+const INCOMING: PollFlags = PollFlags::IN.union(PollFlags::HUP).union(PollFlags::ERR);
+/// Number of descriptors in the poll.
+const SLOTS: usize = Slot::Git as usize + 1;
 
-/// State of a stream after poll.
-#[derive(Clone, Copy)]
-enum Flow {
-    /// Bytes, or something that only a read tells.
-    Bytes,
-    /// End of file.
-    End,
+/// Events that woke the loop, by slot.
+struct Woken([PollFlags; SLOTS]);
+
+impl Woken {
+    fn events(&self, slot: Slot) -> PollFlags {
+        self.0[slot as usize]
+    }
+
+    fn has(&self, slot: Slot) -> bool {
+        !self.events(slot).is_empty()
+    }
 }
 
 impl Keeper {
@@ -140,7 +148,7 @@ impl Keeper {
         let mut timeout = None;
         if let Stage::Run(run) = &self.stage {
             for (at, fd) in run.open_streams() {
-                add(fd, PollFlags::IN, Slot::Stream(at));
+                add(fd, PollFlags::IN, STREAMS[at]);
             }
             if let Some(fd) = run.input.wants_out() {
                 add(fd, PollFlags::OUT, Slot::Input);
@@ -159,7 +167,7 @@ impl Keeper {
             }
             timeout = run.next_alarm().map(|at| until(at, mono_ms()));
         }
-        let mut woken = Woken::default();
+        let mut woken = Woken([PollFlags::empty(); SLOTS]);
         let fds = &mut fds[..count];
         match rustix::event::poll(fds, timeout.as_ref()) {
             Ok(_) => {}
@@ -171,80 +179,58 @@ impl Keeper {
             }
         }
         for (fd, slot) in fds.iter().zip(slots) {
-            let seen = fd.revents();
-            if seen.is_empty() {
-                continue;
-            }
-            match slot {
-                Slot::Signal => woken.signal = true,
-                Slot::Listener => woken.listener = true,
-                Slot::Connection => {
-                    woken.connection_in =
-                        seen.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR);
-                    woken.connection_out = seen.contains(PollFlags::OUT);
-                }
-                Slot::Candidate => woken.candidate = true,
-                Slot::Stream(at) => {
-                    let end = seen == PollFlags::HUP;
-                    woken.streams[at] = Some(if end { Flow::End } else { Flow::Bytes });
-                }
-                Slot::Input => woken.input = true,
-                Slot::Group => woken.group = true,
-                Slot::Gate => woken.gate = true,
-                Slot::Git => woken.git = true,
-                Slot::Refusal => {
-                    let bytes = seen.contains(PollFlags::IN);
-                    woken.refusal = Some(if bytes { Flow::Bytes } else { Flow::End });
-                }
-            }
+            woken.0[slot as usize] = fd.revents();
         }
         woken
     }
 
     fn turn(&mut self, woken: &Woken) {
         if let Stage::Run(run) = &mut self.stage {
-            if let (Some(flow), Some(sandbox)) = (woken.refusal, &mut run.sandbox) {
-                sandbox.attempted(matches!(flow, Flow::End));
-            }
-            if let (true, Some(sandbox)) = (woken.gate, &mut run.sandbox) {
-                sandbox.read_gate();
-            }
-            if woken.git {
-                run.look_at_git();
-            }
-            for (at, flow) in woken.streams.into_iter().enumerate() {
-                match flow {
-                    Some(Flow::End) => run.stream_ended(at),
-                    Some(Flow::Bytes) => run.take_output(at),
-                    None => {}
+            if let Some(sandbox) = &mut run.sandbox {
+                if woken.has(Slot::Refusal) {
+                    sandbox.attempted(!woken.events(Slot::Refusal).contains(PollFlags::IN));
+                }
+                if woken.has(Slot::Gate) {
+                    sandbox.read_gate();
                 }
             }
-            if woken.input {
+            if woken.has(Slot::Git) {
+                run.look_at_git();
+            }
+            for (at, slot) in STREAMS.into_iter().enumerate() {
+                // Everything but a lone end of file is for a read to tell.
+                if woken.events(slot) == PollFlags::HUP {
+                    run.stream_ended(at);
+                } else if woken.has(slot) {
+                    run.take_output(at);
+                }
+            }
+            if woken.has(Slot::Input) {
                 run.write_input();
             }
         }
         // The reason for which the daemon has killed the tree must be known before the leader is reaped, which a
         // signal, the control group or an order to kill can cause.
-        let may_reap = woken.signal || woken.group;
-        if may_reap || woken.connection_in {
-            self.read_forced_end(may_reap && woken.listener);
+        let may_reap = woken.has(Slot::Signal) || woken.has(Slot::Group);
+        if may_reap || woken.events(Slot::Connection).intersects(INCOMING) {
+            self.read_forced_end(may_reap && woken.has(Slot::Listener));
         }
-        if woken.signal {
+        if woken.has(Slot::Signal) {
             self.signalled();
         }
         if let Stage::Run(run) = &mut self.stage {
-            if woken.group {
+            if woken.has(Slot::Group) {
                 run.reap();
             }
             run.alarms();
         }
-        if woken.candidate {
+        if woken.has(Slot::Candidate) {
             self.read_candidate();
         }
-        if woken.listener {
+        if woken.has(Slot::Listener) {
             self.accept();
         }
-        self.poll_connection(woken);
+        self.poll_connection(woken.events(Slot::Connection));
         self.send_new_facts();
         if self.connection.as_ref().is_some_and(Connection::broken) {
             self.connection = None;
@@ -361,12 +347,12 @@ impl Keeper {
         }
     }
 
-    fn poll_connection(&mut self, woken: &Woken) {
+    fn poll_connection(&mut self, seen: PollFlags) {
         if let Some(connection) = &mut self.connection {
-            if woken.connection_out {
+            if seen.contains(PollFlags::OUT) {
                 connection.flush();
             }
-            if woken.connection_in {
+            if seen.intersects(INCOMING) {
                 connection.receive();
             }
         }
@@ -609,20 +595,6 @@ impl Keeper {
             (ContainmentChoice::PidNamespace, _) => Ok(Containment::PidNamespace),
         }
     }
-}
-
-#[derive(Clone, Copy)]
-enum Slot {
-    Signal,
-    Listener,
-    Connection,
-    Candidate,
-    Stream(usize),
-    Input,
-    Group,
-    Refusal,
-    Gate,
-    Git,
 }
 
 fn until(at: u64, now: u64) -> Timespec {
