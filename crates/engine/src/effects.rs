@@ -11,7 +11,7 @@ use abide_core::time::Wall;
 use abide_core::timer::{self, Status};
 use abide_core::{
     CallId, Closing, Effect, Engine, Millis, Mono, Now, Outcome, QuestionId, Record, SessionId,
-    SessionName, Update,
+    Update,
 };
 use abide_output::mask::Mask;
 
@@ -19,7 +19,7 @@ use crate::commits::AfterCommit;
 use crate::config::Containment;
 use crate::event_loop::OpenCall;
 use crate::handle::{CallUpdate, Handle, LaunchOptions};
-use crate::keepers::RecoveredDetails;
+use crate::keepers::SessionDetails;
 use crate::published_state::{QuestionView, SessionView};
 use crate::sandbox::SandboxChoice;
 use crate::seams::{KeeperControl, ProbeControl};
@@ -39,22 +39,17 @@ pub(super) struct Performer {
     handle: Handle,
     keepers: Box<dyn KeeperControl>,
     probes: Arc<dyn ProbeControl>,
-    details: HashMap<SessionId, SessionDetail>,
+    known: HashMap<SessionId, KnownSession>,
     /// Sessions whose ending counts as reported since this turn.
     delivered_endings: Vec<SessionId>,
     /// Answers of this turn that were to tell the owner of a session of its ending, and whether they were handed over.
     answers_to_owners: Vec<(SessionId, bool)>,
 }
 
-/// Facts about a session that the core does not know.
-struct SessionDetail {
-    cwd: PathBuf,
-    pty: bool,
-    deadline: Option<Millis>,
-    /// Damage of the session's record, as a sentence.
-    damage: Option<Arc<str>>,
-    /// Name at the start of the session or of this daemon.
-    name: Option<SessionName>,
+/// Session, as the performer of effects knows it.
+struct KnownSession {
+    /// Facts at the start of the session or of this daemon. Their secrets are kept by the handle.
+    details: SessionDetails,
     /// True if this daemon started the session.
     started_here: bool,
     /// True if the delivery of its ending has been recorded.
@@ -71,7 +66,7 @@ impl Performer {
             handle,
             keepers,
             probes,
-            details: HashMap::new(),
+            known: HashMap::new(),
             delivered_endings: Vec::new(),
             answers_to_owners: Vec::new(),
         }
@@ -194,7 +189,7 @@ impl Performer {
                     let limits = ChangedLimits {
                         idle,
                         inactivity,
-                        deadline: self.details.get(&session).and_then(|of| of.deadline),
+                        deadline: (self.known.get(&session)).and_then(|of| of.details.deadline),
                         unasked_until,
                     };
                     self.keepers.write_limits(session, limits);
@@ -301,8 +296,8 @@ impl Performer {
         for (session, _) in answers.iter().filter(|(_, sent)| !sent) {
             if !answers.contains(&(*session, true)) && self.delivered_endings.contains(session) {
                 self.delivered_endings.retain(|id| id != session);
-                if let Some(detail) = self.details.get_mut(session) {
-                    detail.ending_delivered = false;
+                if let Some(known) = self.known.get_mut(session) {
+                    known.ending_delivered = false;
                 }
             }
             self.handle.answer_lost(*session);
@@ -338,18 +333,18 @@ impl Performer {
             },
             |argv| argv.into_iter().map(into_bytes).collect(),
         );
-        self.details.insert(
-            id,
-            SessionDetail {
+        let known = KnownSession {
+            details: SessionDetails {
                 cwd: launch.cwd.clone(),
                 pty: launch.pty.is_some(),
                 deadline: deadline_ms.map(Millis),
-                damage: None,
                 name: launch.name.clone(),
-                started_here: true,
-                ending_delivered: false,
+                ..SessionDetails::default()
             },
-        );
+            started_here: true,
+            ending_delivered: false,
+        };
+        self.known.insert(id, known);
         let frame = frame::Launch {
             record: frame::LaunchRecord {
                 session: id.to_string(),
@@ -421,8 +416,8 @@ impl Performer {
             id,
             command: session.command.clone(),
             agent: session.agent.clone(),
-            cwd: (self.details.get(&question.session()))
-                .map(|detail| detail.cwd.clone())
+            cwd: (self.known.get(&question.session()))
+                .map(|known| known.details.cwd.clone())
                 .unwrap_or_default(),
             // An earlier daemon may have asked the question.
             ran: Millis(question.asked.0.saturating_sub(session.created.0)),
@@ -472,56 +467,47 @@ impl Performer {
     /// Converts a limit that counts from now into one that counts from the start of the session.
     fn deadline_changed(&mut self, engine: &Engine, id: SessionId, from_now: Millis, now: Now) {
         let created = engine.session(id).map(|session| session.created);
-        if let (Some(created), Some(detail)) = (created, self.details.get_mut(&id)) {
+        if let (Some(created), Some(known)) = (created, self.known.get_mut(&id)) {
             let ran = Millis(now.wall.0.saturating_sub(created.0));
-            detail.deadline = Some(ran + from_now);
+            known.details.deadline = Some(ran + from_now);
         }
     }
 
     fn publish(&mut self, engine: &Engine, id: SessionId) {
         let Some(state) = engine.session(id) else {
             tracing::debug!(session = %id, "forgotten");
-            self.details.remove(&id);
+            self.known.remove(&id);
             self.handle.published().forget(id);
             self.handle.forget(id);
             return;
         };
-        let detail = self.details.entry(id).or_insert_with(|| {
-            let RecoveredDetails {
-                cwd,
-                pty,
-                deadline,
-                secrets,
-                damage,
-                name,
-            } = self.keepers.take_recovered_details(id);
+        let known = self.known.entry(id).or_insert_with(|| {
+            let mut details = self.keepers.take_details(id);
+            let secrets = std::mem::take(&mut details.secrets);
             self.handle.remember_secrets(id, Arc::new(secrets));
-            SessionDetail {
-                cwd,
-                pty,
-                deadline,
-                damage,
-                name,
+            KnownSession {
+                details,
                 started_here: false,
                 ending_delivered: state.phase.ending().is_some()
                     && !engine.is_ending_undelivered(id),
             }
         });
+        let details = &known.details;
         self.handle.published().publish(SessionView {
             id,
             state: state.clone(),
-            cwd: detail.cwd.clone(),
-            pty: detail.pty,
+            cwd: details.cwd.clone(),
+            pty: details.pty,
             contained_by: self.keepers.contained_by(id),
             sandboxed: self.keepers.sandboxed(id),
             ports: self.keepers.published_ports(id),
             folder: self.keepers.folder(id),
-            deadline: detail.deadline,
-            damage: detail.damage.clone(),
-            name: detail.name.clone(),
+            deadline: details.deadline,
+            damage: details.damage.clone(),
+            name: details.name.clone(),
             readers: Arc::default(),
         });
-        let pty = detail.pty.then_some(detail.started_here);
+        let pty = details.pty.then_some(known.started_here);
         self.note_reported_ending(engine, id);
         match (&state.phase, pty) {
             (Phase::Running { .. }, Some(started_here)) => {
@@ -535,15 +521,15 @@ impl Performer {
 
     /// Notes an ending that an answer or a durable message reports, so that the next daemon does not report it again.
     fn note_reported_ending(&mut self, engine: &Engine, id: SessionId) {
-        let (Some(state), Some(detail)) = (engine.session(id), self.details.get_mut(&id)) else {
+        let (Some(state), Some(known)) = (engine.session(id), self.known.get_mut(&id)) else {
             return;
         };
         if state.phase.ending().is_some()
-            && !detail.ending_delivered
+            && !known.ending_delivered
             && !engine.is_ending_undelivered(id)
         {
             tracing::debug!(session = %id, "its ending was reported");
-            detail.ending_delivered = true;
+            known.ending_delivered = true;
             self.delivered_endings.push(id);
         }
     }

@@ -13,7 +13,7 @@ use abide_core::{ConnectionAnswer, Containment, End, Sandboxed, SessionId, Timer
 use abide_session::daemon_record::ChangedLimits;
 use abide_session::frame::{Launch, ToKeeper};
 
-use crate::keepers::{PortState, RecoveredDetails};
+use crate::keepers::{PortState, SessionDetails};
 pub use crate::store::Store;
 
 /// Keepers, as the event loop uses them.
@@ -70,7 +70,7 @@ pub trait KeeperControl: Send + Sync {
     fn answer_connection(&self, id: SessionId, number: u64, answer: &ConnectionAnswer);
 
     /// Facts about a session of an earlier daemon.
-    fn take_recovered_details(&self, id: SessionId) -> RecoveredDetails;
+    fn take_details(&self, id: SessionId) -> SessionDetails;
 }
 
 /// Probes of conditions, as the event loop uses them.

@@ -79,7 +79,7 @@ pub struct Keepers {
     /// Reason why the last keeper could not be made.
     keeper_fault: Mutex<Option<String>>,
     /// Details of recovered sessions, until they are published.
-    recovered: Mutex<HashMap<SessionId, RecoveredDetails>>,
+    recovered: Mutex<HashMap<SessionId, SessionDetails>>,
     records: Arc<DaemonRecords>,
     starting: PendingStarts,
     shutdown: CancellationToken,
@@ -95,13 +95,13 @@ pub struct RecoveredSession {
     pub deadline: Option<Mono>,
 }
 
-/// Facts about a session of an earlier daemon.
+/// Facts about a session that the core does not know.
 #[derive(Debug, Default)]
-pub struct RecoveredDetails {
+pub struct SessionDetails {
     pub cwd: PathBuf,
     /// True if the session has a terminal.
     pub pty: bool,
-    /// Hard limit at the start.
+    /// Hard limit, counted from the start.
     pub deadline: Option<Millis>,
     pub secrets: SecretFingerprints,
     /// Damage of its record, as a sentence.
@@ -312,7 +312,7 @@ impl Keepers {
         Some(now.mono + Millis(limit.0.saturating_sub(ran)))
     }
 
-    fn set_recovered_details(&self, id: SessionId, recovered: RecoveredDetails) {
+    fn set_details(&self, id: SessionId, recovered: SessionDetails) {
         let mut all = lock(&self.recovered);
         all.insert(id, recovered);
     }

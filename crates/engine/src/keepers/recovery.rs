@@ -12,7 +12,7 @@ use abide_core::session::{Ending, Phase, Session, StartedBy};
 use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, SessionName, Wall};
 use abide_output::secret_fingerprints::SecretFingerprints;
 
-use super::{Keepers, RecoveredDetails, RecoveredSession, failed_keeper, hello};
+use super::{Keepers, RecoveredSession, SessionDetails, failed_keeper, hello};
 use crate::clock::pause;
 use crate::socket;
 use abide_session::daemon_record::{ChangedLimits, DaemonRecord};
@@ -272,7 +272,7 @@ fn recovered_session(
         deadline: meta.launch.deadline_ms.map(Millis),
         unasked_until: Mono(0),
     });
-    let details = RecoveredDetails {
+    let details = SessionDetails {
         cwd: OsString::from_vec(meta.launch.cwd).into(),
         pty: meta.launch.pty.is_some(),
         deadline: limits.deadline,
@@ -281,7 +281,7 @@ fn recovered_session(
         name: (changed.name.as_deref().or(meta.launch.name.as_deref()))
             .and_then(|name| SessionName::parse(name).ok()),
     };
-    keepers.set_recovered_details(id, details);
+    keepers.set_details(id, details);
     Session {
         agent: Agent(meta.launch.agent.as_str().into()),
         command: String::from_utf8_lossy(&meta.launch.command).into(),

@@ -18,7 +18,7 @@ use super::clock::SimClock;
 use super::keeper::{Deadline, Keeper, Truth};
 use super::{Dice, Tally};
 use crate::clock::pause;
-use crate::keepers::{PortState, RecoveredDetails, RecoveredSession};
+use crate::keepers::{PortState, RecoveredSession, SessionDetails};
 use crate::seams::KeeperControl;
 
 pub struct SimKeepers {
@@ -278,7 +278,7 @@ impl KeeperControl for Connections {
         None
     }
 
-    fn take_recovered_details(&self, _: SessionId) -> RecoveredDetails {
-        RecoveredDetails::default()
+    fn take_details(&self, _: SessionId) -> SessionDetails {
+        SessionDetails::default()
     }
 }
