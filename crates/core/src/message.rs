@@ -58,45 +58,31 @@ pub struct ReturnedMessage {
 
 /// Durable fact about messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a field is named as what it is")]
 pub enum Record {
     /// A message was posted.
     Posted {
-        /// Number of the message.
         number: u64,
-        /// Id of the message.
         id: MessageId,
-        /// Recipient.
         agent: Agent,
-        /// Content.
         content: MessageContent,
         /// The answer of a waiting call reports the subject too. If that answer arrives, the message is not needed.
         reported_by_call: bool,
-        /// Time of posting.
         at: Wall,
     },
     /// Delivery of these messages has begun, or an answer that reported their subject was lost. From now on they may
     /// have been delivered before.
     DeliveryStarted {
-        /// Numbers of the messages.
         numbers: Vec<u64>,
         /// True if the answer of a call carries them: until it is delivered or lost, no other machine tells them.
         in_flight: bool,
-        /// Time of the delivery.
         at: Wall,
     },
     /// The agent has seen these messages.
-    Seen {
-        /// Numbers of the messages.
-        numbers: Vec<u64>,
-        /// Time of the confirmation.
-        at: Wall,
-    },
+    Seen { numbers: Vec<u64>, at: Wall },
     /// The conversation of these messages is gone from this machine, so that another machine may take them. Recorded
     /// only where machines share messages.
-    Released {
-        /// Numbers of the messages.
-        numbers: Vec<u64>,
-    },
+    Released { numbers: Vec<u64> },
 }
 
 /// An unseen message, read from the database at start.

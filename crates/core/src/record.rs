@@ -17,33 +17,25 @@ use crate::timer;
 
 /// Durable fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a field is named as what it is")]
 pub enum Record {
     /// A question was opened.
     Asked {
-        /// Id of the question.
         question: QuestionId,
-        /// Content of the question.
         state: Question,
     },
     /// A question was closed.
     Closed {
-        /// Id of the question.
         question: QuestionId,
-        /// Reason of its closing.
         closing: Closing,
-        /// Time.
         at: Wall,
     },
     /// Fact about the held command of a question.
     Held {
-        /// Id of the question.
         question: QuestionId,
-        /// The fact.
         record: held::Record,
     },
-    /// Fact about a timer.
     Timer(timer::Record),
-    /// Fact about messages.
     Message(message::Record),
 }
 

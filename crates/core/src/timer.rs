@@ -194,79 +194,57 @@ impl Timer {
 
 /// Durable fact about a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a field is named as what it is")]
 pub enum Record {
     /// The timer was created.
     Created {
-        /// Number of the timer.
         number: u64,
-        /// Id of the timer.
         id: TimerId,
-        /// Owner of the timer.
         agent: Agent,
-        /// Conversation that created the timer.
         conversation: Option<Conversation>,
-        /// Purpose.
         kind: Kind,
         /// Reason of the wait, or text of the mission.
         purpose: Arc<str>,
         /// Condition that completes the timer early, in the form that the interface wrote.
         until: Option<Arc<str>>,
-        /// Idempotency key of the creation.
         key: Option<Key>,
-        /// Total duration.
         total: Millis,
         /// Time at which the timer is due.
         due: Steady,
         /// Standby of its first call.
         standby: Option<Millis>,
-        /// Time of the creation.
         at: Wall,
     },
     /// The timer was paused, resumed or continued with another remaining time.
     Changed {
-        /// Number of the timer.
         number: u64,
-        /// New state.
         state: State,
         /// Standby of the call that changed the timer.
         standby: Option<Millis>,
-        /// Kind of the change.
         change: Change,
         /// Reason given with cancel, pause or resume.
         reason: Option<Arc<str>>,
-        /// Time of the change.
         at: Wall,
         /// Time at which the timer was last asked for.
         checked: Wall,
     },
     /// The timer has ended.
     Ended {
-        /// Number of the timer.
         number: u64,
-        /// Id of the timer.
         id: TimerId,
         /// `Completed` or `Stopped`.
         status: Status,
-        /// Total duration.
         total: Millis,
-        /// Remaining time at the end.
         remaining: Millis,
-        /// Reason given with stop.
         stop_reason: Option<Arc<str>>,
         /// Last observation of the condition.
         seen: Option<Observation>,
         /// Time at which the timer was last asked for.
         checked: Wall,
-        /// Time of the end.
         at: Wall,
     },
     /// The call with this idempotency key has changed the timer.
-    Acted {
-        /// Number of the timer.
-        number: u64,
-        /// Idempotency key of the call.
-        key: Key,
-    },
+    Acted { number: u64, key: Key },
     /// The anchor between timers and clocks has changed.
     Anchored(Anchor),
 }

@@ -139,47 +139,6 @@ impl Batch {
         self.groups.is_empty()
     }
 
-    /// Adds a row. Rows of different tables, and of different keys in one table, may be written in any order.
-    pub fn put<const COLUMNS: usize>(
-        &mut self,
-        form: Form,
-        table: &'static str,
-        key: &str,
-        columns: [(&'static str, Value); COLUMNS],
-    ) {
-        self.size += columns.iter().map(|(_, value)| value.size()).sum::<usize>();
-        let same_table = |group: &usize| self.groups[*group].table == table;
-        let names = columns.each_ref().map(|(name, _)| *name);
-        let mut found = None;
-        for group in (0..self.groups.len()).rev().filter(same_table) {
-            let changes_it = self.groups[group].keys.contains(key);
-            let same_form = self.groups[group].form == form;
-            if same_form && self.groups[group].names().eq(names) && !changes_it {
-                found = Some(group);
-                break;
-            }
-            if changes_it {
-                break;
-            }
-        }
-        let group = found.unwrap_or_else(|| {
-            self.groups.push(Group {
-                form,
-                table,
-                columns: (columns.iter())
-                    .map(|(name, value)| (*name, Column::of_type(value)))
-                    .collect(),
-                keys: HashSet::new(),
-            });
-            self.groups.len() - 1
-        });
-        let group = &mut self.groups[group];
-        group.keys.insert(key.to_owned());
-        for ((_, column), (_, value)) in group.columns.iter_mut().zip(columns) {
-            column.push(value);
-        }
-    }
-
     /// Statements with their parameters. `again`: the batch may have been committed before.
     pub fn statements(&self, again: bool) -> Vec<Statement<'_>> {
         let style = Style {
@@ -469,6 +428,7 @@ const TRIM_HISTORY: Form = Form::Sql(
 const ENABLE_WAKER: Form = Form::Sql("DELETE FROM waker WHERE shard = $3 AND id = ANY($4)");
 
 impl RecordRows for Batch {
+    /// Rows of different tables, and of different keys in one table, may be written in any order.
     fn put<const COLUMNS: usize>(
         &mut self,
         form: Form,
@@ -476,7 +436,37 @@ impl RecordRows for Batch {
         key: &str,
         columns: [(&'static str, Value); COLUMNS],
     ) {
-        Batch::put(self, form, table, key, columns);
+        self.size += columns.iter().map(|(_, value)| value.size()).sum::<usize>();
+        let same_table = |group: &usize| self.groups[*group].table == table;
+        let names = columns.each_ref().map(|(name, _)| *name);
+        let mut found = None;
+        for group in (0..self.groups.len()).rev().filter(same_table) {
+            let changes_it = self.groups[group].keys.contains(key);
+            let same_form = self.groups[group].form == form;
+            if same_form && self.groups[group].names().eq(names) && !changes_it {
+                found = Some(group);
+                break;
+            }
+            if changes_it {
+                break;
+            }
+        }
+        let group = found.unwrap_or_else(|| {
+            self.groups.push(Group {
+                form,
+                table,
+                columns: (columns.iter())
+                    .map(|(name, value)| (*name, Column::of_type(value)))
+                    .collect(),
+                keys: HashSet::new(),
+            });
+            self.groups.len() - 1
+        });
+        let group = &mut self.groups[group];
+        group.keys.insert(key.to_owned());
+        for ((_, column), (_, value)) in group.columns.iter_mut().zip(columns) {
+            column.push(value);
+        }
     }
 
     fn delivery_begun(&mut self, numbers: &[u64], in_flight: bool, at: Wall) {

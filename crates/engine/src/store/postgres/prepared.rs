@@ -108,7 +108,7 @@ mod tests {
     use super::super::schema::TIMELINE;
     use super::super::sharing::NOW;
     use super::*;
-    use crate::store::records::Form;
+    use crate::store::records::{Form, RecordRows};
 
     fn made(batch: &mut Batch) {
         let columns = [("number", 1_u64), ("total_ms", 5), ("due_ms", 6)];
