@@ -147,7 +147,7 @@ impl Filters {
         let mut filters = Filters::compile(families)?;
         let mut rules: Rules = SHARED.iter().map(|call| (*call, Vec::new())).collect();
         rules.insert(libc::SYS_prlimit64, vec![other_than(0, &[0])?]);
-        filters.0.push(program(rules, libc::EPERM, arch)?);
+        filters.0.push(program(rules, &errno(libc::EPERM), arch)?);
         Some(filters)
     }
 
@@ -155,21 +155,56 @@ impl Filters {
     /// it.
     fn compile(families: &[libc::c_int]) -> Option<Self> {
         let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
-        let refused = program(refused(families)?, libc::EPERM, arch)?;
+        let refused = program(refused(families)?, &errno(libc::EPERM), arch)?;
         let absent = ABSENT.iter().map(|call| (*call, Vec::new())).collect();
-        let absent = program(absent, libc::ENOSYS, arch)?;
+        let absent = program(absent, &errno(libc::ENOSYS), arch)?;
         let mut all = vec![refused, absent];
         all.extend(other_abi());
         Some(Filters(all))
     }
 }
 
-fn program(rules: Rules, errno: i32, arch: TargetArch) -> Option<BpfProgram> {
-    let refusal = SeccompAction::Errno(errno.unsigned_abs());
-    SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch)
-        .ok()?
-        .try_into()
-        .ok()
+fn errno(errno: i32) -> SeccompAction {
+    SeccompAction::Errno(errno.unsigned_abs())
+}
+
+/// Rules of one part of a program.
+const RULES_OF_PART: usize = 6;
+
+/// Compiles rules in parts, with a dispatch by the number of the system call in front of them. The kernel runs a program once
+/// for each number when it is installed, and at every call whose arguments it looks at, so a call passes one part instead of
+/// all rules.
+fn program(rules: Rules, refusal: &SeccompAction, arch: TargetArch) -> Option<BpfProgram> {
+    let rules: Vec<_> = rules.into_iter().collect();
+    let mut parts: Vec<(u32, BpfProgram)> = Vec::new();
+    for part in rules.chunks(RULES_OF_PART) {
+        let (first, _) = part.first()?;
+        let part = part.iter().cloned().collect();
+        let filter = SeccompFilter::new(part, SeccompAction::Allow, refusal.clone(), arch);
+        parts.push((u32::try_from(*first).ok()?, filter.ok()?.try_into().ok()?));
+    }
+    let mut program = vec![line(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
+    for place in (1..parts.len()).rev() {
+        let below: usize = parts[..place].iter().map(|(_, part)| part.len()).sum();
+        let rest_of_dispatch = 2 * (place - 1);
+        let at_least = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+        let jump = u32::try_from(rest_of_dispatch + below).ok()?;
+        program.push(line(at_least, 0, 1, parts[place].0));
+        program.push(line(libc::BPF_JMP | libc::BPF_JA, 0, 0, jump));
+    }
+    // Smaller numbers fall through to the first part: each part checks the architecture.
+    program.extend(parts.into_iter().flat_map(|(_, part)| part));
+    Some(program)
+}
+
+/// One instruction of a program.
+fn line(code: u32, jt: u8, jf: u8, k: u32) -> seccompiler::sock_filter {
+    seccompiler::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    }
 }
 
 fn refused(families: &[libc::c_int]) -> Option<Rules> {
@@ -349,13 +384,7 @@ fn compile_reporting(connections: bool) -> Option<BpfProgram> {
     if connections {
         rules.insert(libc::SYS_connect, Vec::new());
     }
-    let filter = SeccompFilter::new(
-        rules,
-        SeccompAction::Allow,
-        SeccompAction::Trace(PLACE),
-        arch,
-    );
-    let mut program: BpfProgram = filter.ok()?.try_into().ok()?;
+    let mut program = program(rules, &SeccompAction::Trace(PLACE), arch)?;
     let place = libc::SECCOMP_RET_TRACE | PLACE;
     let returns = (libc::BPF_RET | libc::BPF_K) as u16;
     for line in &mut program {
@@ -371,12 +400,6 @@ fn compile_reporting(connections: bool) -> Option<BpfProgram> {
 #[cfg(target_arch = "x86_64")]
 fn other_abi() -> Option<BpfProgram> {
     const X32: u32 = 0x4000_0000;
-    let line = |code: u32, jt, jf, k| seccompiler::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
     Some(vec![
         line(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         line(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
@@ -399,6 +422,83 @@ fn other_abi() -> Option<BpfProgram> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Result of a program for a system call, as the kernel would compute it.
+    fn run(program: &BpfProgram, arch: u32, call: u32, arguments: [u64; 6]) -> u32 {
+        let mut data = Vec::new();
+        data.extend(call.to_ne_bytes());
+        data.extend(arch.to_ne_bytes());
+        data.extend(0_u64.to_ne_bytes());
+        data.extend(arguments.iter().flat_map(|argument| argument.to_ne_bytes()));
+        let (mut at, mut a) = (0, 0_u32);
+        loop {
+            let line = &program[at];
+            at += 1;
+            let jumped = |holds: bool| usize::from(if holds { line.jt } else { line.jf });
+            match u32::from(line.code) {
+                code if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS => {
+                    let word = &data[line.k as usize..][..4];
+                    a = u32::from_ne_bytes(word.try_into().unwrap());
+                }
+                code if code == libc::BPF_JMP | libc::BPF_JA => at += line.k as usize,
+                code if code == libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K => {
+                    at += jumped(a == line.k);
+                }
+                code if code == libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K => {
+                    at += jumped(a >= line.k);
+                }
+                code if code == libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K => {
+                    at += jumped(a > line.k);
+                }
+                code if code == libc::BPF_ALU | libc::BPF_AND | libc::BPF_K => a &= line.k,
+                code if code == libc::BPF_RET | libc::BPF_K => return line.k,
+                code => panic!("an instruction that no filter has: {code:#x}"),
+            }
+        }
+    }
+
+    const ARCH: u32 = if cfg!(target_arch = "x86_64") {
+        0xc000_003e
+    } else {
+        0xc000_00b7
+    };
+
+    #[test]
+    fn a_program_in_parts_decides_as_one_without_parts() {
+        let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
+        let refusal = errno(libc::EPERM);
+        let rules = refused(&FAMILIES).unwrap();
+        let whole = SeccompFilter::new(rules.clone(), SeccompAction::Allow, refusal.clone(), arch);
+        let whole: BpfProgram = whole.unwrap().try_into().unwrap();
+        let parts = program(rules, &refusal, arch).unwrap();
+        let numbers = [
+            0,
+            0o2000,
+            0o4000,
+            2,
+            16,
+            0x40,
+            0x5412,
+            0x7e02_0000,
+            u64::MAX,
+        ];
+        for call in 0..600 {
+            for first in numbers {
+                for second in numbers {
+                    let arguments = [first, second, first, second, 0, 0];
+                    let wanted = run(&whole, ARCH, call, arguments);
+                    let found = run(&parts, ARCH, call, arguments);
+                    assert_eq!(found, wanted, "system call {call} {arguments:?}");
+                }
+            }
+            let foreign = run(&parts, 0x4000_0003, call, [0; 6]);
+            assert_eq!(
+                foreign,
+                libc::SECCOMP_RET_KILL_PROCESS,
+                "system call {call}"
+            );
+        }
+    }
 
     #[test]
     fn filters_compile_within_the_kernels_limit() {
