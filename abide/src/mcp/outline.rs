@@ -73,8 +73,8 @@ impl Outline {
 pub struct Scanner {
     depth: u64,
     position: Position,
-    string: Option<Escape>,
-    capture: Capture,
+    text: TextState,
+    /// Bytes of the current key, id or method.
     captured: Vec<u8>,
     found: Outline,
 }
@@ -98,40 +98,28 @@ enum Field {
     Other,
 }
 
-/// Purpose for which the current bytes are stored.
+/// Position relative to a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Capture {
+enum TextState {
     #[default]
-    Nothing,
-    Key,
-    Id,
-    Method,
-}
-
-impl Capture {
-    /// Limit on the stored bytes.
-    fn limit(self) -> usize {
-        match self {
-            Capture::Id => ID_LIMIT,
-            Capture::Nothing | Capture::Key | Capture::Method => CAPTURE_LIMIT,
-        }
-    }
-}
-
-/// Marks that the last byte of a string was a backslash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Escape {
-    No,
-    Yes,
+    Outside,
+    Inside,
+    /// The last byte of the string was a backslash.
+    Escape,
 }
 
 impl Scanner {
     /// Scans more bytes.
     pub fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let used = match self.string {
-                Some(escape) => self.in_string(bytes, escape),
-                None => self.outside(bytes[0]),
+            let used = match self.text {
+                TextState::Outside => self.outside(bytes[0]),
+                TextState::Inside => self.inside(bytes),
+                TextState::Escape => {
+                    self.capture(&bytes[..1]);
+                    self.text = TextState::Inside;
+                    1
+                }
             };
             bytes = &bytes[used..];
         }
@@ -143,22 +131,19 @@ impl Scanner {
         self.found
     }
 
-    fn in_string(&mut self, bytes: &[u8], escape: Escape) -> usize {
-        if escape == Escape::Yes {
-            self.capture(&bytes[..1]);
-            self.string = Some(Escape::No);
-            return 1;
-        }
+    fn inside(&mut self, bytes: &[u8]) -> usize {
         let Some(at) = memchr2(b'"', b'\\', bytes) else {
             self.capture(bytes);
             return bytes.len();
         };
         self.capture(&bytes[..=at]);
         if bytes[at] == b'\\' {
-            self.string = Some(Escape::Yes);
+            self.text = TextState::Escape;
         } else {
-            self.string = None;
-            self.string_ended();
+            self.text = TextState::Outside;
+            if self.depth == 1 && self.position == Position::Key {
+                self.key_ended();
+            }
         }
         at + 1
     }
@@ -168,27 +153,17 @@ impl Scanner {
         if self.position == Position::Before && !byte.is_ascii_whitespace() && !BOM.contains(&byte)
         {
             // A message is an object; nothing is searched for in other values.
-            self.position = if byte == b'{' {
-                Position::Key
-            } else {
-                Position::After
+            self.position = match byte {
+                b'{' => Position::Key,
+                _ => Position::After,
             };
         }
         match byte {
             b'"' => {
-                self.string = Some(Escape::No);
-                if self.depth == 1 {
-                    self.begin_string();
-                }
+                self.text = TextState::Inside;
                 self.capture(b"\"");
             }
-            b'{' | b'[' => {
-                if self.depth == 1 {
-                    self.drop_captured();
-                    self.note_other_method();
-                }
-                self.depth += 1;
-            }
+            b'{' | b'[' => self.depth += 1,
             b'}' | b']' => {
                 if self.depth == 1 {
                     self.value_ended();
@@ -201,73 +176,59 @@ impl Scanner {
                 self.position = Position::Key;
             }
             b' ' | b'\t' | b'\r' | b'\n' | b':' => {}
-            _ if self.depth == 1 && self.position == Position::Value(Field::Id) => {
-                self.capture = Capture::Id;
-                self.capture(&[byte]);
-            }
-            _ if self.depth == 1 => self.note_other_method(),
+            byte if self.position != Position::Key => self.capture(&[byte]),
             _ => {}
         }
         1
     }
 
-    /// Notes a method that is not a string: its request must be answered.
-    fn note_other_method(&mut self) {
-        if self.position == Position::Value(Field::Method) {
-            self.found.method = Some(Vec::new());
-        }
-    }
-
-    fn begin_string(&mut self) {
-        self.captured.clear();
-        self.capture = match self.position {
-            Position::Key => Capture::Key,
-            Position::Value(Field::Id) => Capture::Id,
-            Position::Value(Field::Method) => Capture::Method,
-            Position::Before | Position::Value(Field::Outcome | Field::Other) | Position::After => {
-                Capture::Nothing
-            }
-        };
-    }
-
-    fn string_ended(&mut self) {
-        if self.depth != 1 || self.capture != Capture::Key {
-            return;
-        }
-        self.position = Position::Value(match self.captured.as_slice() {
+    fn key_ended(&mut self) {
+        let field = match self.captured.as_slice() {
             b"\"id\"" => Field::Id,
             b"\"method\"" => Field::Method,
             b"\"result\"" | b"\"error\"" => Field::Outcome,
             _ => Field::Other,
-        });
-        self.found.has_outcome |= self.position == Position::Value(Field::Outcome);
-        self.drop_captured();
-    }
-
-    fn value_ended(&mut self) {
-        let whole = self.captured.len() <= self.capture.limit();
-        let captured = std::mem::take(&mut self.captured);
-        match self.capture {
-            Capture::Id => self.found.id = whole.then_some(captured).and_then(normalize_id),
-            Capture::Method if whole => self.found.method = unquoted(&captured),
-            // A method that is too long is unknown, but its request must be answered.
-            Capture::Method => self.found.method = Some(captured[1..CAPTURE_LIMIT].to_vec()),
-            Capture::Nothing | Capture::Key => {}
-        }
-        self.drop_captured();
-    }
-
-    fn capture(&mut self, bytes: &[u8]) {
-        let limit = self.capture.limit();
-        if self.capture != Capture::Nothing && self.captured.len() <= limit {
-            self.captured
-                .extend_from_slice(&bytes[..bytes.len().min(limit + 1)]);
-        }
-    }
-
-    fn drop_captured(&mut self) {
+        };
+        self.found.has_outcome |= field == Field::Outcome;
+        self.position = Position::Value(field);
         self.captured.clear();
-        self.capture = Capture::Nothing;
+    }
+
+    /// Takes the captured value. A nested value is not captured: it is no id, and no method that is known.
+    fn value_ended(&mut self) {
+        let captured = std::mem::take(&mut self.captured);
+        match self.position {
+            Position::Value(Field::Id) => {
+                let whole = captured.len() <= ID_LIMIT;
+                self.found.id = whole.then_some(captured).and_then(normalize_id);
+            }
+            // A method that is too long is unknown, but its request must be answered.
+            Position::Value(Field::Method) if captured.len() > CAPTURE_LIMIT => {
+                self.found.method = Some(captured[1..CAPTURE_LIMIT].to_vec());
+            }
+            Position::Value(Field::Method) => {
+                self.found.method = Some(unquoted(&captured).unwrap_or_default());
+            }
+            Position::Value(Field::Outcome | Field::Other)
+            | Position::Before
+            | Position::Key
+            | Position::After => {}
+        }
+    }
+
+    /// Stores the bytes of a key, an id or a method, up to one byte over the limit.
+    fn capture(&mut self, bytes: &[u8]) {
+        let limit = match self.position {
+            Position::Key | Position::Value(Field::Method) => CAPTURE_LIMIT,
+            Position::Value(Field::Id) => ID_LIMIT,
+            Position::Value(Field::Outcome | Field::Other) | Position::Before | Position::After => {
+                return;
+            }
+        };
+        if self.depth == 1 && self.captured.len() <= limit {
+            let most = bytes.len().min(limit + 1);
+            self.captured.extend_from_slice(&bytes[..most]);
+        }
     }
 }
 
@@ -315,32 +276,6 @@ mod tests {
 
     fn some(text: &str) -> Option<String> {
         Some(text.into())
-    }
-
-    #[test]
-    fn id_and_method_are_found_in_any_order() {
-        assert_eq!(
-            outline(r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"id":8}}"#),
-            (some("7"), some("tools/call"), MessageKind::Request)
-        );
-        assert_eq!(
-            outline(
-                r#" { "method" : "ping" , "params" : { "a" : [ { "id" : 1 } ] } , "id" : "x" } "#
-            ),
-            (some("\"x\""), some("ping"), MessageKind::Request)
-        );
-        assert_eq!(
-            outline(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
-            (
-                None,
-                some("notifications/initialized"),
-                MessageKind::Notification
-            )
-        );
-        assert_eq!(
-            outline(r#"{"jsonrpc":"2.0","result":{"method":"no"},"id":-3}"#),
-            (some("-3"), None, MessageKind::Response)
-        );
     }
 
     #[test]
