@@ -27,7 +27,7 @@ const UNSENT_LIMIT: usize = 64 << 20;
 /// Writer of one connection. A line is written at once if the socket has room; the rest follows in order.
 pub struct FrontWriter {
     stream: Arc<Stream>,
-    state: Mutex<WriterState>,
+    unsent: Mutex<BytesMut>,
     permits: Arc<Semaphore>,
     /// Notified when the unsent bytes fall below [`BACKLOG_LIMIT`].
     drained: Notify,
@@ -36,20 +36,14 @@ pub struct FrontWriter {
 }
 
 /// Permit to render one answer, held until the answer is pushed.
-#[derive(Debug)]
-pub struct RenderPermit(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
-
-#[derive(Default)]
-struct WriterState {
-    unsent: BytesMut,
-}
+pub type RenderPermit = OwnedSemaphorePermit;
 
 impl FrontWriter {
     /// Writer of this connection.
     pub fn new(stream: Arc<Stream>) -> Arc<Self> {
         Arc::new(FrontWriter {
             stream,
-            state: Mutex::default(),
+            unsent: Mutex::default(),
             permits: Arc::new(Semaphore::new(RENDER_LIMIT)),
             drained: Notify::new(),
             lost: CancellationToken::new(),
@@ -58,7 +52,7 @@ impl FrontWriter {
 
     /// True if another answer may be rendered now.
     pub fn has_room(&self) -> bool {
-        self.state().unsent.len() < BACKLOG_LIMIT
+        self.unsent().len() < BACKLOG_LIMIT
     }
 
     /// Waits until another answer may be rendered. `false`: the connection is lost.
@@ -79,11 +73,11 @@ impl FrontWriter {
     /// Waits for a permit to render an answer. `None`: the connection is lost.
     pub async fn render_permit(&self) -> Option<RenderPermit> {
         let permit = self.permits.clone().acquire_owned().await.ok()?;
-        self.wait_for_room().await.then_some(RenderPermit(permit))
+        self.wait_for_room().await.then_some(permit)
     }
 
-    fn state(&self) -> MutexGuard<'_, WriterState> {
-        self.state.lock().expect("no holder panics")
+    fn unsent(&self) -> MutexGuard<'_, BytesMut> {
+        self.unsent.lock().expect("no holder panics")
     }
 
     /// Sends a message. `false`: the connection is lost.
@@ -98,7 +92,7 @@ impl FrontWriter {
     /// Sends an encoded message. `false`: the connection is lost.
     pub fn send_line(self: &Arc<Self>, line: Vec<u8>) -> bool {
         crash_point("mcp.answer");
-        let sent = self.push(&mut self.state(), line).is_ok();
+        let sent = self.push(line).is_ok();
         crash_point("mcp.sent");
         sent
     }
@@ -111,13 +105,12 @@ impl FrontWriter {
 
     /// Sends a control line.
     pub fn send_control(self: &Arc<Self>, line: &str) {
-        let mut state = self.state();
         // The task that reads the connection notices if it is broken.
-        let _ = self.push(&mut state, line.into());
+        let _ = self.push(line.into());
     }
 
-    fn push(self: &Arc<Self>, state: &mut WriterState, mut line: Vec<u8>) -> io::Result<()> {
-        let unsent = &mut state.unsent;
+    fn push(self: &Arc<Self>, mut line: Vec<u8>) -> io::Result<()> {
+        let mut unsent = self.unsent();
         if !unsent.is_empty() {
             if unsent.len() > UNSENT_LIMIT {
                 return Err(io::Error::other("the client does not read its answers"));
@@ -137,19 +130,19 @@ impl FrontWriter {
     /// replays its unanswered requests.
     async fn flush(self: Arc<Self>) {
         while self.stream.writable().await.is_ok() {
-            let mut state = self.state();
-            let Ok(sent) = self.stream.write_now(&state.unsent) else {
+            let mut unsent = self.unsent();
+            let Ok(sent) = self.stream.write_now(&unsent) else {
                 break;
             };
-            let before = state.unsent.len();
-            state.unsent.advance(sent);
-            let left = state.unsent.len();
+            let before = unsent.len();
+            unsent.advance(sent);
+            let left = unsent.len();
             if before >= BACKLOG_LIMIT && left < BACKLOG_LIMIT {
                 self.drained.notify_waiters();
             }
             if left == 0 {
                 // The memory of a backlog is released.
-                state.unsent = BytesMut::new();
+                *unsent = BytesMut::new();
                 return;
             }
         }
