@@ -53,12 +53,7 @@ fn unreadable<const N: usize>(fault: io::Error) -> [Output; N] {
 
 /// Part of a session's output: everything from a cursor up to now, or up to the end of the command.
 pub(super) struct Part {
-    log: Log,
-    from: Cursor,
-    end: u64,
-    /// Bytes that are known to have been dropped from the log.
-    dropped: u64,
-    deadline_reached: bool,
+    reading: Reading,
     pty: bool,
     /// Error of finding the end of the log. The part is empty then.
     fault: Option<io::Error>,
@@ -72,11 +67,13 @@ impl Part {
         let end = ending.map_or_else(|| Ok(log.extent()?.0), |ending| Ok(ending.bytes));
         let (end, fault) = end.map_or_else(|fault| (0, Some(fault)), |end| (end, None));
         Part {
-            log,
-            from,
-            end: end.max(from.offset()),
-            dropped: ending.map_or(0, |ending| ending.dropped),
-            deadline_reached: ending.is_some_and(|ending| ending.end == End::Deadline),
+            reading: Reading {
+                log,
+                from,
+                end: end.max(from.offset()),
+                dropped: ending.map_or(0, |ending| ending.dropped),
+                deadline_reached: ending.is_some_and(|ending| ending.end == End::Deadline),
+            },
             pty: view.pty,
             fault,
         }
@@ -84,7 +81,7 @@ impl Part {
 
     /// Returns whether there is no output in this part.
     pub fn is_empty(&self) -> bool {
-        self.end == self.from.offset()
+        self.reading.end == self.reading.from.offset()
     }
 
     /// Both streams, each digested. A terminal has one stream, which counts as stdout.
@@ -104,8 +101,9 @@ impl Part {
 
     /// Cursor of a reader that was given this part.
     pub fn cursor(&self) -> Cursor {
-        let cursor = unread_lines::cursor_at(&self.log, self.from, self.end);
-        cursor.unwrap_or_else(|_| Cursor::at(self.end))
+        let Reading { log, from, end, .. } = &self.reading;
+        let cursor = unread_lines::cursor_at(log, *from, *end);
+        cursor.unwrap_or_else(|_| Cursor::at(*end))
     }
 
     async fn digest<const N: usize>(
@@ -119,20 +117,14 @@ impl Part {
         if self.is_empty() {
             return streams.map(|_| Output::default());
         }
-        let reading = Reading {
-            log: self.log.clone(),
-            from: self.from,
-            end: self.end,
-            dropped: self.dropped,
-            deadline_reached: self.deadline_reached,
-        };
+        let reading = self.reading.clone();
         let limits = Limits {
             max_chars: limits.max_chars,
             raw: limits.raw,
             repeat_fast_path: Accelerator::RepeatFastPath.is_on(),
             ..Limits::default()
         };
-        if self.end <= READ_ON_THE_SPOT {
+        if reading.end <= READ_ON_THE_SPOT {
             return reading.digested(streams, limits);
         }
         tokio::task::spawn_blocking(move || reading.digested(streams, limits))
@@ -142,10 +134,12 @@ impl Part {
 }
 
 /// Part of a log to digest.
+#[derive(Clone)]
 struct Reading {
     log: Log,
     from: Cursor,
     end: u64,
+    /// Bytes that are known to have been dropped from the log.
     dropped: u64,
     deadline_reached: bool,
 }
