@@ -20,30 +20,17 @@ use abide_session::log::Log;
 const COMMAND: usize = 120;
 const WHOLE_COMMAND: usize = 2_000;
 
-pub(in crate::tools) struct List {
-    include_ended: bool,
-    /// Limit on listed sessions. Without one, all living sessions are listed, and the newest of the ended
-    /// ones up to the default number of lines.
-    most: Option<usize>,
-}
-
-pub(super) fn read(args: &ListArgs) -> List {
-    List {
-        include_ended: args.include_ended.unwrap_or_default(),
-        most: args.max_lines.map(|most| most.0 as usize),
-    }
-}
-
 impl ActionRunner {
-    pub(super) async fn list(&self, list: &List) -> ToolResult {
+    pub(super) async fn list(&self, list: &ListArgs) -> ToolResult {
+        let include_ended = list.include_ended.unwrap_or_default();
         let agent = self.caller().agent;
         let now = SystemClock.now().wall.0;
         let mut views = self.handle.published().sessions();
-        views.retain(|view| {
-            view.visible_to(agent.as_ref()) && (list.include_ended || view.is_alive())
-        });
+        views.retain(|view| view.visible_to(agent.as_ref()) && (include_ended || view.is_alive()));
         let living = views.iter().filter(|view| view.is_alive()).count();
-        let most = list.most.unwrap_or(living.max(limit::LINES_DEFAULT));
+        // Without a limit, all living sessions are listed, and the newest of the ended ones up to the default number.
+        let most = list.max_lines.map(|most| most.0 as usize);
+        let most = most.unwrap_or(living.max(limit::LINES_DEFAULT));
         let left_out = views.len().saturating_sub(most);
         if left_out > 0 {
             // Keep the living sessions first, then the newest of the ended ones.
@@ -100,7 +87,7 @@ impl ActionRunner {
                 as_of: None,
             });
         }
-        let elsewhere = fleet::listed(&self.handle, agent.as_ref(), list.include_ended, now).await;
+        let elsewhere = fleet::listed(&self.handle, agent.as_ref(), include_ended, now).await;
         let room = most.saturating_sub(views.len());
         let left_out = left_out + elsewhere.len().saturating_sub(room);
         for session in elsewhere.into_iter().take(room) {

@@ -49,7 +49,7 @@ pub(super) enum Action {
     Resize(SessionRef, control::Resize),
     Signal(SessionRef, i32),
     Kill(SessionRef),
-    List(list::List),
+    List(ListArgs),
 }
 
 impl Action {
@@ -97,7 +97,7 @@ pub(super) fn read(
             let args = StartArgs::read(arguments, part)?;
             Action::Start(Box::new(start::read(args, context, handle)?))
         }
-        "list" => Action::List(list::read(&ListArgs::read(arguments, part)?)),
+        "list" => Action::List(ListArgs::read(arguments, part)?),
         "read_output" => {
             let mut args = ReadOutputArgs::read(arguments, part)?;
             Action::Read(session_ref(args.session_id.take())?, read::read(args)?)
