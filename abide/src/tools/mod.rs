@@ -231,17 +231,14 @@ impl From<ToolResult> for FinishedCall {
         FinishedCall {
             result,
             reports: Vec::new(),
-            after_send: AfterSend::default(),
+            after_send: None,
         }
     }
 }
 
 /// Resources that are released after the result has been sent: closing files and writing read cursors takes
 /// time that the caller must not wait for.
-#[derive(Default)]
-struct AfterSend {
-    _values: Option<Box<dyn Send>>,
-}
+type AfterSend = Option<Box<dyn Send>>;
 
 impl FinishedCall {
     /// Marks that the text reports how this session ended, if it has ended.
@@ -255,16 +252,8 @@ impl FinishedCall {
     /// Holds one more value, which is dropped last.
     fn with(self, more: impl Send + 'static) -> Self {
         FinishedCall {
-            after_send: AfterSend::of((self.after_send, more)),
+            after_send: Some(Box::new((self.after_send, more))),
             ..self
-        }
-    }
-}
-
-impl AfterSend {
-    fn of(values: impl Send + 'static) -> Self {
-        AfterSend {
-            _values: Some(Box::new(values)),
         }
     }
 }
@@ -448,7 +437,7 @@ impl ToolCall {
             reports: Vec::new(),
             ready: None,
             appended: None,
-            after_send: AfterSend::default(),
+            after_send: None,
             stopwatch: None,
         }
     }
@@ -623,7 +612,7 @@ impl EngineCall {
             result,
             reports,
             // Read cursors that the result moves are written after it has been sent.
-            after_send: AfterSend::of(record),
+            after_send: Some(Box::new(record)),
         }))
     }
 

@@ -29,9 +29,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{Notify, mpsc};
 
 use super::refused_text::{RefusalReader, refused_text};
-use super::{
-    AfterSend, BadInput, Context, FinishedCall, ToolStep, output, refusal_code, refusals, report,
-};
+use super::{BadInput, Context, FinishedCall, ToolStep, output, refusal_code, refusals, report};
 use abide_engine::{Handle, PendingCall, SessionView};
 use abide_session::daemon_record::RequestName;
 

@@ -14,8 +14,7 @@ use abide_session::daemon_record::OpenRecord;
 use super::reading::Reading;
 use super::tail::Found;
 use super::{
-    ActionError, ActionRunner, AfterSend, BadInput, FinishedAction, FinishedCall, SessionRef,
-    unreadable,
+    ActionError, ActionRunner, BadInput, FinishedAction, FinishedCall, SessionRef, unreadable,
 };
 use crate::tools::args::pattern;
 use crate::tools::position::CallerPosition;
@@ -131,12 +130,7 @@ impl ActionRunner {
         // dropped now, so that this end does not count as reported.
         let guard = self.context.client.is_some().then_some(guard);
         // Dropped in this order: cursors are written first, files are closed last.
-        let after_send = AfterSend::of((record, guard, reading));
-        FinishedCall {
-            result,
-            reports: Vec::new(),
-            after_send,
-        }
+        FinishedCall::from(result).with((record, guard, reading))
     }
 
     /// Reader of a session's output from now on.
