@@ -29,8 +29,8 @@ use super::seal::{Round, Subject};
 use super::server::{Origin, Server, Transport};
 use super::{cancellation, client, client_timeouts};
 use crate::tools::{self, Context, GivenAnswer, NotCalled, Receipt, ToolCall, ToolStep};
-use abide_engine::QuestionView;
 use abide_engine::clock::SystemClock;
+use abide_engine::{CallUpdate, QuestionView};
 
 /// Limit on how often one call returns to ask. Clients give up a call that returns for the tenth time, so the
 /// server stops before that.
@@ -332,17 +332,17 @@ impl WaitingCall<'_> {
                 CallEvent::Other(other) => self.other_question(other),
                 CallEvent::RepliedToOther(reply) => self.replied_to_other(reply).await,
                 CallEvent::Step(None) => return WaitEnd::Stopping,
-                CallEvent::Step(Some(ToolStep::Accepted(session))) => self.accepted(session),
+                CallEvent::Step(Some(ToolStep::Update(update))) => match update {
+                    CallUpdate::Accepted(session) => self.accepted(session),
+                    CallUpdate::Closed(question) => self.closed(question),
+                    CallUpdate::Asked(question) => {
+                        if let Some(returned) = self.ask(question) {
+                            return WaitEnd::Returned(Box::new(returned));
+                        }
+                    }
+                },
                 CallEvent::Step(Some(ToolStep::Ended)) if self.acquire_permit().await => {}
                 CallEvent::Step(Some(ToolStep::Ended)) => return WaitEnd::Cancelled,
-                CallEvent::Step(Some(ToolStep::Closed(question))) => {
-                    self.closed(question);
-                }
-                CallEvent::Step(Some(ToolStep::Asked(question))) => {
-                    if let Some(returned) = self.ask(question) {
-                        return WaitEnd::Returned(Box::new(returned));
-                    }
-                }
                 CallEvent::Step(Some(ToolStep::Done(result))) => {
                     if self.elicitation.is_some() || self.other.is_some() {
                         self.withdraw_all();

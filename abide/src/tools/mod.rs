@@ -31,9 +31,7 @@ use abide_core::held::NotStarted;
 use abide_core::message::{About, ReturnedMessage};
 use abide_core::request::Caller;
 use abide_core::wait::Asking;
-use abide_core::{
-    Agent, Conversation, Millis, Outcome, QuestionId, Refusal, Request, SessionId, SessionName,
-};
+use abide_core::{Agent, Conversation, Millis, Outcome, Refusal, Request, SessionId, SessionName};
 use serde_json::{Map, Value};
 
 pub use abide_api::arguments::BadInput;
@@ -65,7 +63,7 @@ pub(crate) use timer::{
 
 use abide_engine::probe::Fingerprint;
 use abide_engine::text::refusal_sentence;
-use abide_engine::{CallStep, CallUpdate, Handle, PendingCall, QuestionView};
+use abide_engine::{CallStep, CallUpdate, Handle, PendingCall};
 use abide_session::daemon_record::OpenRecord;
 use abide_session::frame::InheritedLimits;
 use std::sync::Arc;
@@ -179,7 +177,7 @@ enum Execution {
 struct Work {
     future: Pin<Box<dyn Future<Output = Option<FinishedCall>> + Send>>,
     /// Questions that the work puts on the way.
-    steps: Option<mpsc::Receiver<ToolStep>>,
+    steps: Option<mpsc::Receiver<CallUpdate>>,
     /// Notified if the interface cannot reach a person.
     person_unreachable: Arc<Notify>,
 }
@@ -204,7 +202,7 @@ impl Work {
         };
         tokio::select! {
             biased;
-            Some(step) = asked => Some(WorkStep::Step(step)),
+            Some(update) = asked => Some(WorkStep::Step(ToolStep::Update(update))),
             finished = &mut self.future => finished.map(WorkStep::Finished),
         }
     }
@@ -294,27 +292,13 @@ enum Tool {
 
 /// Progress of a tool call.
 pub enum ToolStep {
-    /// The call works on this session.
-    Accepted(SessionId),
-    /// A question was put to a person.
-    Asked(Arc<QuestionView>),
-    /// The question was answered or withdrawn.
-    Closed(QuestionId),
+    /// The call works on a session, or a question was put to a person or closed.
+    Update(CallUpdate),
     /// The outcome is known, and the next step renders the result from it. A caller that has no room for a
     /// result takes that step later. Calls that run as a future skip this step.
     Ended,
     /// The result.
     Done(ToolResult),
-}
-
-impl From<CallUpdate> for ToolStep {
-    fn from(update: CallUpdate) -> Self {
-        match update {
-            CallUpdate::Accepted(session) => ToolStep::Accepted(session),
-            CallUpdate::Asked(question) => ToolStep::Asked(question),
-            CallUpdate::Closed(question) => ToolStep::Closed(question),
-        }
-    }
 }
 
 /// Checks the arguments and starts the call. If this returns an error, nothing has been started.
@@ -590,7 +574,7 @@ impl EngineCall {
     async fn next(&mut self) -> Option<WorkStep> {
         while self.outcome.is_none() {
             match self.pending.next().await? {
-                CallStep::Update(update) => return Some(WorkStep::Step(update.into())),
+                CallStep::Update(update) => return Some(WorkStep::Step(ToolStep::Update(update))),
                 CallStep::Done(outcome) => {
                     // Another machine has told a message of this answer: what is left is read.
                     if let Outcome::Refused(Refusal::ChangedElsewhere(_)) = &outcome

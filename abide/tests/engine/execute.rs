@@ -5,7 +5,7 @@ use std::sync::Arc;
 use abide::tools::{self, Context, ToolCall, ToolStep};
 use abide_core::request::Caller;
 use abide_core::{Answer, Asking, Millis, Outcome, Request};
-use abide_engine::QuestionView;
+use abide_engine::{CallUpdate, QuestionView};
 use serde_json::{Value, json};
 
 use super::{Engine, pids_of, wait_for_pid, with_engine};
@@ -38,8 +38,8 @@ async fn idle_after(engine: &Engine, command: &str, wrote: &str, idle: f64) -> T
 async fn asked(call: &mut ToolCall) -> Arc<QuestionView> {
     loop {
         match call.next().await.expect("the engine runs") {
-            ToolStep::Asked(question) => return question,
-            ToolStep::Accepted(_) | ToolStep::Closed(_) | ToolStep::Ended => {}
+            ToolStep::Update(CallUpdate::Asked(question)) => return question,
+            ToolStep::Update(_) | ToolStep::Ended => {}
             ToolStep::Done(result) => panic!("it was not asked: {}", result.text),
         }
     }
@@ -235,9 +235,9 @@ fn new_output_withdraws_the_question_and_the_call_continues() {
         let mut closed = false;
         let result = loop {
             match call.next().await.expect("the engine runs") {
-                ToolStep::Closed(id) => closed |= id == question.id,
+                ToolStep::Update(CallUpdate::Closed(id)) => closed |= id == question.id,
                 ToolStep::Done(result) => break result,
-                ToolStep::Accepted(_) | ToolStep::Asked(_) | ToolStep::Ended => {}
+                ToolStep::Update(_) | ToolStep::Ended => {}
             }
         };
         assert!(closed);
@@ -283,7 +283,8 @@ fn dropped_call_leaves_the_command_running() {
         let fifo = engine.fifo("go");
         let command = format!("read _ < {}; echo finished", fifo.display());
         let mut call = begin(&engine, json!({"command": command})).await;
-        let ToolStep::Accepted(session) = call.next().await.expect("a step") else {
+        let ToolStep::Update(CallUpdate::Accepted(session)) = call.next().await.expect("a step")
+        else {
             panic!("accepted first")
         };
         drop(call);

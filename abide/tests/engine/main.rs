@@ -21,7 +21,7 @@ use abide::tools::{Context, ToolCall, ToolStep};
 use abide_api::ToolResult;
 use abide_core::request::Caller;
 use abide_core::{Asking, End, Outcome, Request};
-use abide_engine::SessionView;
+use abide_engine::{CallUpdate, SessionView};
 pub use engine::{Engine, with_configured_engine, with_engine};
 pub use harness::{pids_of, wait_for_pid};
 use serde_json::{Value, json};
@@ -40,7 +40,8 @@ impl Engine {
     ) -> (ToolCall, String) {
         let call = self.try_begin(tool, arguments, context).await;
         let mut call = call.expect("the arguments are right");
-        let ToolStep::Accepted(session) = call.next().await.expect("a step") else {
+        let ToolStep::Update(CallUpdate::Accepted(session)) = call.next().await.expect("a step")
+        else {
             panic!("accepted first")
         };
         (call, session.to_string())

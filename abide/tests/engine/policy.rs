@@ -10,6 +10,7 @@ use abide_api::AuditLine;
 use abide_core::policy::Choice;
 use abide_core::request::Caller;
 use abide_core::{Answer, Asking, Outcome, QuestionId, Request, Wall};
+use abide_engine::CallUpdate;
 use abide_engine::config::Paths;
 use serde_json::{Value, json};
 
@@ -53,7 +54,7 @@ async fn asked(engine: &Engine, tool: &str, arguments: Value) -> (QuestionId, to
     let call = engine.try_begin(tool, arguments, context).await;
     let mut call = call.expect("the arguments are right");
     match call.next().await {
-        Some(ToolStep::Asked(question)) => (question.id, call),
+        Some(ToolStep::Update(CallUpdate::Asked(question))) => (question.id, call),
         Some(ToolStep::Done(result)) => panic!("not asked: {}", result.text),
         _ => panic!("not asked"),
     }

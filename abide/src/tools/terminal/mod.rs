@@ -29,8 +29,8 @@ use serde_json::{Map, Value};
 use tokio::sync::{Notify, mpsc};
 
 use super::refused_text::{RefusalReader, refused_text};
-use super::{BadInput, Context, FinishedCall, ToolStep, output, refusal_code, refusals, report};
-use abide_engine::{Handle, PendingCall, SessionView};
+use super::{BadInput, Context, FinishedCall, output, refusal_code, refusals, report};
+use abide_engine::{CallUpdate, Handle, PendingCall, SessionView};
 use abide_session::daemon_record::RequestName;
 
 /// Characters of an unknown id that an error message repeats.
@@ -226,7 +226,7 @@ pub(super) struct ActionRunner {
     pub handle: Handle,
     pub context: Context,
     /// Receiver of the questions about a command that is to be started.
-    pub steps: mpsc::Sender<ToolStep>,
+    pub steps: mpsc::Sender<CallUpdate>,
     /// Notified if the interface cannot reach a person.
     pub person_unreachable: Arc<Notify>,
 }

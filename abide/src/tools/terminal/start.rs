@@ -199,7 +199,7 @@ impl ActionRunner {
                 CallStep::Done(outcome) => return Some(outcome),
                 CallStep::Update(CallUpdate::Accepted(_)) => {}
                 // A full queue loses a question, never the answer.
-                CallStep::Update(update) => drop(self.steps.try_send(update.into())),
+                CallStep::Update(update) => drop(self.steps.try_send(update)),
             }
         }
     }
