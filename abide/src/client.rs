@@ -26,6 +26,7 @@ use crate::http::frame::Frame;
 use crate::http::headers::{
     AGENT_HEADER, CONVERSATION_HEADER, KEY_HEADER, QUIET_HEADER, ROOT_HEADER,
 };
+use crate::tools::GivenAnswer;
 use abide_engine::config::Paths;
 use abide_engine::peer::Peer;
 use abide_engine::secret;
@@ -59,12 +60,6 @@ enum Endpoint {
 const RULE_UNKNOWN: &str =
     "the answer counts, but its rule may be missing; `abide policy list` shows the rules";
 
-/// True for the answers that add a rule, or a name of the allowlist.
-fn adds_rule(word: &str) -> bool {
-    let word = word.trim().to_lowercase();
-    !(word == "yes" || word == Choice::Once.as_str() || word.starts_with("no"))
-}
-
 /// Reason why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -91,6 +86,17 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Refusal of a request that is not sent, because it cannot be valid.
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        ClientError::Refused {
+            status: StatusCode::BAD_REQUEST,
+            detail: detail.into(),
+            closing: None,
+            field: None,
+            path: String::new(),
+        }
+    }
+
     /// Error of a stream that ended before its last line or frame.
     pub fn ended_early() -> Self {
         ClientError::Broken("in the middle".into())
@@ -232,8 +238,12 @@ impl Client {
     pub async fn answer(&self, question: &str, word: &str) -> Result<Value, ClientError> {
         let path = format!("/v1/questions/{question}/answer");
         let body = json!({"answer": word});
-        let no = word.trim_start().to_lowercase().starts_with("no");
-        let taken = if no { "no" } else { "yes" };
+        let choice = GivenAnswer::parse(word).map(|given| given.choice);
+        let (taken, adds_rule) = match choice {
+            Some(Choice::No) => ("no", false),
+            Some(Choice::Once) => ("yes", false),
+            _ => ("yes", true),
+        };
         let mut attempts = 1;
         loop {
             match self.post(&path, &body).await {
@@ -241,7 +251,7 @@ impl Client {
                 Err(ClientError::Refused { closing, .. })
                     if attempts > 1 && closing.as_deref() == Some(taken) =>
                 {
-                    return match adds_rule(word) {
+                    return match adds_rule {
                         false => Ok(json!({"question_id": question, "answer": word})),
                         true => Err(ClientError::Broken(RULE_UNKNOWN.into())),
                     };
@@ -354,13 +364,8 @@ async fn connect(paths: &Paths, program: &Path) -> std::io::Result<UnixStream> {
 
 /// Header value with an agent's name. Names may contain any letters, which are sent as UTF-8 bytes.
 fn agent_header(agent: &str) -> Result<HeaderValue, ClientError> {
-    HeaderValue::from_bytes(agent.as_bytes()).map_err(|_| ClientError::Refused {
-        status: StatusCode::BAD_REQUEST,
-        detail: "an agent name must not contain control characters".into(),
-        closing: None,
-        field: None,
-        path: String::new(),
-    })
+    HeaderValue::from_bytes(agent.as_bytes())
+        .map_err(|_| ClientError::invalid("an agent name must not contain control characters"))
 }
 
 fn from_std(stream: std::os::unix::net::UnixStream) -> std::io::Result<UnixStream> {

@@ -13,7 +13,6 @@ pub use session::Session;
 
 use std::path::{Path, PathBuf};
 
-use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, ClientError};
@@ -110,16 +109,9 @@ impl Abide {
     /// # }
     /// ```
     pub async fn call_blocks(&self, text: &str) -> Result<Vec<(String, ToolResult)>, Error> {
-        let invalid = |fault: xml::BlockError| ClientError::Refused {
-            status: StatusCode::BAD_REQUEST,
-            detail: fault.to_string(),
-            closing: None,
-            field: None,
-            path: String::new(),
-        };
-        let blocks = xml::parse(text).map_err(invalid)?.blocks;
-        let mut results = Vec::with_capacity(blocks.len());
-        for block in blocks {
+        let parsed = xml::parse(text).map_err(|fault| ClientError::invalid(fault.to_string()))?;
+        let mut results = Vec::with_capacity(parsed.blocks.len());
+        for block in parsed.blocks {
             let result = match self.call(block.tool, block.arguments).await {
                 Err(ClientError::Refused { detail, .. }) => ToolResult::refused(detail),
                 result => result?,
