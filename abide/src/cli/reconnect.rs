@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::client::{Client, ClientError};
 use super::error::CliError;
-use abide_engine::clock::{SystemClock, pause};
+use abide_engine::clock::{Clock, SystemClock, pause};
 
 /// Consecutive streams that may break without any data; the client gives up at one more.
 const ATTEMPTS: u32 = 5;
@@ -46,6 +46,27 @@ impl Reconnect {
         }
         self.attempt_start = SystemClock.mono();
         self.failures <= ATTEMPTS
+    }
+}
+
+/// Sends a request that waits through restarts of the daemon. `body` gets the seconds that are left of `time`, for
+/// each request.
+pub async fn post_waiting(
+    client: &Client,
+    path: &str,
+    time: Option<Millis>,
+    body: impl Fn(Option<f64>) -> Value,
+) -> Result<Value, ClientError> {
+    let began = SystemClock.now().boot.0;
+    let mut reconnect = Reconnect::new();
+    loop {
+        let passed = SystemClock.now().boot.0 - began;
+        // At least 1 ms, so that a condition is checked once more.
+        let left = |time: Millis| time.0.saturating_sub(passed).max(1) as f64 / 1_000.0;
+        match client.post(path, &body(time.map(left))).await {
+            Err(ClientError::Broken(_)) if reconnect.should_retry(false).await => {}
+            answer => return answer,
+        }
     }
 }
 

@@ -7,13 +7,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::{TimerActionArgs, TimerCommand, TimerStartArgs, TimerWaitArgs};
 use super::client;
-use super::client::{Client, ClientError};
+use super::client::Client;
 use super::error::CliError;
 use super::ids;
-use super::reconnect::Reconnect;
+use super::reconnect::post_waiting;
 use super::show::{self, Row, errln, outln};
 use super::wait::{ProgressBar, with_file_state};
-use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::secret;
 
 pub async fn timer(timer: TimerCommand) -> Result<u8, CliError> {
@@ -157,10 +156,11 @@ impl Standby<'_> {
             standby: self.time,
             purpose,
         };
+        let waiting = post_waiting(self.client, self.path, self.time, |left| self.body(left));
         // Received from here on: a Ctrl-C right after the bar appears does not end the program without a word.
         let mut interrupt = signal(SignalKind::interrupt())?;
         tokio::select! {
-            timer = bar.show_during(self.send()) => Ok(Some(timer?)),
+            timer = bar.show_during(waiting) => Ok(Some(timer?)),
             _ = interrupt.recv() => {
                 tokio::select! {
                     () = self.tell_left() => {}
@@ -172,30 +172,17 @@ impl Standby<'_> {
         }
     }
 
-    /// Waits through restarts of the daemon: each request gets the time that is left.
-    async fn send(&self) -> Result<Value, ClientError> {
-        let began = SystemClock.now().boot.0;
-        let mut reconnect = Reconnect::new();
-        loop {
-            let passed = SystemClock.now().boot.0 - began;
-            let left = |time: Millis| Millis(time.0.saturating_sub(passed).max(1));
-            match self.request(self.time.map(left)).await {
-                Err(ClientError::Broken(_)) if reconnect.should_retry(false).await => {}
-                answer => return answer,
-            }
-        }
-    }
-
-    async fn request(&self, standby: Option<Millis>) -> Result<Value, ClientError> {
+    /// Body of a request that stands by for this many seconds; `None`: until the timer ends.
+    fn body(&self, standby: Option<f64>) -> Value {
         let mut body = self.body.clone();
-        body["timeout_duration"] = json!(standby.map(seconds));
-        self.client.post(self.path, &body).await
+        body["timeout_duration"] = json!(standby);
+        body
     }
 
     /// Tells the person who left the wait how to go on. The repeated request says which timer it is.
     async fn tell_left(&self) {
         ProgressBar::clear();
-        match self.request(Some(Millis(1))).await {
+        match self.client.post(self.path, &self.body(Some(0.001))).await {
             Ok(timer) => {
                 let id = one_line(timer["timer_id"].as_str().unwrap_or_default());
                 errln!(

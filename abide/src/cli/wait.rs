@@ -13,7 +13,7 @@ use super::args::WaitArgs;
 use super::client::{Client, ClientError};
 use super::error::CliError;
 use super::ids;
-use super::reconnect::Reconnect;
+use super::reconnect::post_waiting;
 use super::show::{self, errln, outln};
 use crate::cli::terminal::size_of;
 use crate::http::headers::{FILES_HEADER, FilesBefore};
@@ -28,7 +28,8 @@ pub async fn wait(client: Client, mut wait: WaitArgs) -> Result<u8, CliError> {
     let until = condition(&wait)?;
     let purpose = describe(&until);
     let client = with_file_state(client, &until);
-    let waiting = wait_for(&client, &until, wait.time);
+    let body = |left: Option<f64>| json!({"until": until, "for": left});
+    let waiting = post_waiting(&client, "/v1/wait", Some(wait.time), body);
     let bar = ProgressBar {
         total: wait.time,
         standby: None,
@@ -56,47 +57,20 @@ pub async fn wait(client: Client, mut wait: WaitArgs) -> Result<u8, CliError> {
 }
 
 /// Error in which the part of the condition is named as the option that gave it, unless JSON gave some.
-fn with_option(error: ClientError, has_json: bool) -> ClientError {
-    match error {
-        ClientError::Refused {
-            status,
-            detail,
-            closing,
-            field: Some(field),
-            path,
-        } if !has_json && field.starts_with("until.") => {
-            let option = field.rsplit('.').next().unwrap_or_default();
-            ClientError::Refused {
-                status,
-                detail: detail.replace(&format!("`{field}`"), &format!("--{option}")),
-                closing,
-                field: None,
-                path,
-            }
-        }
-        other => other,
+fn with_option(mut error: ClientError, has_json: bool) -> ClientError {
+    if let ClientError::Refused { detail, field, .. } = &mut error
+        && !has_json
+        && let Some(part) = field.take_if(|field| field.starts_with("until."))
+    {
+        let option = part.rsplit('.').next().unwrap_or_default();
+        *detail = detail.replace(&format!("`{part}`"), &format!("--{option}"));
     }
+    error
 }
 
 /// Text with every line made safe to print.
 fn lines(text: &str) -> String {
     text.lines().map(one_line).collect::<Vec<_>>().join("\n")
-}
-
-/// Waits through restarts of the daemon: each request gets the time that is left.
-async fn wait_for(client: &Client, until: &Value, time: Millis) -> Result<Value, ClientError> {
-    let began = SystemClock.now().boot.0;
-    let mut reconnect = Reconnect::new();
-    loop {
-        let passed = SystemClock.now().boot.0 - began;
-        // At least 1 ms, so that the condition is checked once more.
-        let left = time.0.saturating_sub(passed).max(1);
-        let body = json!({"until": until, "for": left as f64 / 1_000.0});
-        match client.post("/v1/wait", &body).await {
-            Err(ClientError::Broken(_)) if reconnect.should_retry(false).await => {}
-            answer => return answer,
-        }
-    }
 }
 
 /// Client that sends the current state of the files in the condition, so that a restarted daemon
