@@ -114,7 +114,7 @@ pub struct JsonArg {
 }
 
 /// The `--agent` option.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct AgentArg {
     /// Act as this agent, which sees only what it owns
     #[arg(long, env = "ABIDE_AGENT", hide_env_values = true, value_name = "NAME")]
@@ -122,11 +122,6 @@ pub struct AgentArg {
 }
 
 impl AgentArg {
-    /// No agent.
-    pub fn none() -> Self {
-        AgentArg { agent: None }
-    }
-
     /// The name, if one is given.
     pub fn name(&self) -> Option<String> {
         self.agent.clone().filter(|name| !name.is_empty())
@@ -166,7 +161,7 @@ Exit codes:
 ///
 /// A command may run for as long as it writes output. After --idle without output you are
 /// asked whether to continue waiting. If there is no terminal to ask at, it continues.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_long_help = RUN_HELP, after_help = "`abide run --help` has examples and the exit codes.")]
 pub struct RunArgs {
     /// Ask after this long without output, or `never` [default: 60s, with --pty never]
@@ -247,18 +242,12 @@ pub struct SandboxShellArgs {
 impl From<SandboxShellArgs> for RunArgs {
     fn from(args: SandboxShellArgs) -> Self {
         RunArgs {
-            idle: None,
-            timeout: None,
-            cwd: None,
-            env: Vec::new(),
             pty: true,
-            name: None,
             sandbox: Some(args.mode),
             network: args.network,
-            unfiltered: false,
             agent: args.agent,
-            json: false,
             command: vec![config::shell_program()],
+            ..RunArgs::default()
         }
     }
 }

@@ -95,7 +95,7 @@ Sequences that change this terminal (title, clipboard, colour palette) are remov
 --unfiltered. Terminal queries of the program are answered by the session.";
 
 /// Attach to the terminal of a session; others can use it at the same time
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = ATTACH_HELP)]
 pub struct AttachArgs {
     /// Session id or its beginning, its name, or `last`; without it, the only terminal that runs

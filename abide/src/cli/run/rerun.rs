@@ -3,7 +3,7 @@
 use abide_core::{Millis, SessionName, settings_name};
 use serde_json::Value;
 
-use crate::cli::args::{AgentArg, RerunArgs, RunArgs};
+use crate::cli::args::{RerunArgs, RunArgs};
 use crate::cli::client::Client;
 use crate::cli::duration::DurationLimit;
 use crate::cli::error::{CliError, EXIT_ABIDE_ERROR};
@@ -51,14 +51,12 @@ fn again(session: &Value, args: RerunArgs) -> RunArgs {
         idle: args.idle.or(Some(idle)),
         timeout: args.timeout,
         cwd: text("cwd").map(Into::into),
-        env: Vec::new(),
         pty: session["pty"] == true,
         name: text("name").and_then(|name| SessionName::parse(name).ok()),
         sandbox: args.sandbox,
         network: args.network,
-        unfiltered: false,
-        agent: AgentArg::none(),
         json: args.json,
         command: vec![text("command").unwrap_or_default().into()],
+        ..RunArgs::default()
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::answer;
-use super::args::{AgentArg, AttachArgs, TopArgs};
+use super::args::{AttachArgs, TopArgs};
 use super::attach::attach;
 use super::error::{CliError, EXIT_ABIDE_ERROR};
 use super::sessions::killed;
@@ -134,10 +134,7 @@ impl TopView {
         self.screen.suspend();
         let args = AttachArgs {
             session: Some(session.clone()),
-            unfiltered: false,
-            keep_size: false,
-            agent: AgentArg::none(),
-            json: false,
+            ..AttachArgs::default()
         };
         let attached = attach(self.client.clone(), args).await;
         self.screen.resume()?;
