@@ -78,9 +78,14 @@ impl Pair {
 
     /// Session on `build` that waits for lines and repeats them, once the directory has it.
     fn cat(&self) -> String {
+        self.started("cat", true)
+    }
+
+    /// Session on `build`, in a terminal if `pty` is true, once the directory has it.
+    fn started(&self, command: &str, pty: bool) -> String {
         let started = call(
             &self.build,
-            &json!({"action": "start", "command": "cat", "inactivity_timeout": 0}),
+            &json!({"action": "start", "command": command, "pty": pty, "inactivity_timeout": 0}),
         );
         let id = started.body["session_id"]
             .as_str()

@@ -1,9 +1,11 @@
 //! Terminals of one machine that are attached from another.
 
 use std::io::{BufReader, Read, Write};
+use std::net::Shutdown;
 
 use tungstenite::Message;
 use tungstenite::client::IntoClientRequest;
+use tungstenite::handshake::client::Request;
 
 use super::*;
 use crate::common::home::PATIENCE;
@@ -16,10 +18,13 @@ fn connected(machine: &Abide) -> UnixStream {
     stream
 }
 
-fn open(machine: &Abide, session: &str) -> TerminalPage<UnixStream> {
+fn request(session: &str) -> Request {
     let url = format!("ws://abide/v1/sessions/{session}/terminal");
-    let request = url.into_client_request().expect("a request");
-    TerminalPage::open(request, connected(machine))
+    url.into_client_request().expect("a request")
+}
+
+fn open(machine: &Abide, session: &str) -> TerminalPage<UnixStream> {
+    TerminalPage::open(request(session), connected(machine))
 }
 
 const MAY_TYPE: &str = "[fleet]\ntype = [\"desk\"]\n";
@@ -81,6 +86,42 @@ fn right_that_is_taken_away_closes_the_terminal_at_the_next_key() {
     page.until_closed();
     let read = json!({"action": "read_output", "session_id": id, "since": "0"});
     assert!(!text(&call(&pair.build, &read)).contains("too late"));
+}
+
+/// Terminal whose client types without end and reads nothing.
+struct Blocked {
+    stream: UnixStream,
+    typing: std::thread::JoinHandle<()>,
+}
+
+impl Blocked {
+    fn open(machine: &Abide, session: &str) -> Self {
+        let stream = connected(machine);
+        let opened = tungstenite::client(request(session), stream.try_clone().expect("a copy"));
+        let (mut terminal, _) = opened.expect("a terminal");
+        let typing = std::thread::spawn(move || {
+            let input = Message::Binary(vec![b'x'; 512 << 10].into());
+            while terminal.send(input.clone()).is_ok() {}
+        });
+        Blocked { stream, typing }
+    }
+}
+
+#[test]
+fn f71_terminals_that_are_not_read_leave_their_machine_reachable() {
+    let pair = Pair::with("[fleet]\ntype = [\"desk\"]\nrun = [\"desk\"]\n");
+    // A program that does not read what is typed, and a client that does not read the echo.
+    let sessions = [false, true].map(|pty| pair.started("sleep 600", pty));
+    let blocked = sessions.map(|id| Blocked::open(&pair.desk, &id));
+    // Longer than the silence after which a machine counts as not answering.
+    let long = json!({"command": "sleep 8", "on": "build"});
+    let ran = pair.desk.post("/v1/tools/shell", &long);
+    assert_eq!(ran.body["status"], "SUCCESS", "{}", ran.body);
+    for Blocked { stream, typing } in blocked {
+        assert!(!typing.is_finished(), "a terminal was closed");
+        stream.shutdown(Shutdown::Both).expect("it is open");
+        typing.join().expect("it ends");
+    }
 }
 
 /// Log of a session that is followed, behind the head of the response.

@@ -4,7 +4,9 @@
 //! rows of the database. Rows may come twice or not at all, and may have been changed there: what is inside is
 //! encrypted and authenticated, so that a changed frame ends the link and does no other harm.
 
-use bytes::Bytes;
+use std::collections::VecDeque;
+
+use bytes::{Buf, Bytes};
 
 /// Largest frame in bytes, with its head.
 pub const MAX_FRAME: usize = 64 << 10;
@@ -12,7 +14,7 @@ pub const MAX_FRAME: usize = 64 << 10;
 const HEAD: usize = 10;
 /// Largest number of bytes that one frame carries.
 pub const MAX_PAYLOAD: usize = MAX_FRAME - HEAD;
-/// Frames that may be under way in one direction.
+/// Frames that may be under way in one direction, or wait for the reader of the stream.
 pub const WINDOW: u64 = 16;
 /// Frames that are taken before the sender is told so.
 const ACK_EVERY: u64 = WINDOW / 2;
@@ -128,23 +130,17 @@ pub struct End {
     next_out: u64,
     /// Frames that the other end has taken.
     acknowledged: u64,
-    /// Number of the next frame to take.
+    /// Number of the next frame that arrives.
     next_in: u64,
-    /// `next_in` as the other end knows it.
+    /// Bytes that the reader of the stream has not taken yet, with the numbers of their frames. A reader that stops
+    /// holds up the bytes behind it only: everything else that arrives is handled, and pings are answered.
+    unread: VecDeque<(u64, Bytes)>,
+    /// Number of frames that were taken, as the other end knows it.
     told: u64,
     /// True if the other end has asked for an answer.
     asked: bool,
-}
-
-/// Frame that was taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// Bytes for the reader of the stream.
-    Bytes(Bytes),
-    /// Nothing for the reader.
-    Nothing,
-    /// The stream of the other end is complete.
-    End,
+    /// True if the stream of the other end has ended.
+    ended: bool,
 }
 
 impl End {
@@ -155,16 +151,43 @@ impl End {
 
     /// True if the other end has to be told which frames were taken.
     pub fn must_acknowledge(&self) -> bool {
-        self.asked || self.next_in.saturating_sub(self.told) >= ACK_EVERY
+        self.asked || self.taken().saturating_sub(self.told) >= ACK_EVERY
+    }
+
+    /// Number of frames that were taken, in order. One with bytes is taken when they were read.
+    fn taken(&self) -> u64 {
+        self.unread
+            .front()
+            .map_or(self.next_in, |(number, _)| *number)
+    }
+
+    /// Next bytes for the reader of the stream.
+    pub fn unread(&self) -> Option<Bytes> {
+        self.unread.front().map(|(_, bytes)| bytes.clone())
+    }
+
+    /// Notes that the reader has taken this many of the next bytes.
+    pub fn read(&mut self, length: usize) {
+        if let Some((_, bytes)) = self.unread.front_mut() {
+            bytes.advance(length.min(bytes.len()));
+            if bytes.is_empty() {
+                self.unread.pop_front();
+            }
+        }
+    }
+
+    /// True if the stream of the other end has ended, and all of it was read.
+    pub fn is_complete(&self) -> bool {
+        self.ended && self.unread.is_empty()
     }
 
     /// Next frame to send, with its number.
     pub fn send(&mut self, kind: Kind, payload: Bytes) -> (u64, Frame) {
         let number = self.next_out;
         self.next_out += 1;
-        self.told = self.next_in;
+        let taken = self.taken();
+        self.told = taken;
         self.asked = false;
-        let taken = self.next_in;
         (
             number,
             Frame {
@@ -175,13 +198,13 @@ impl End {
         )
     }
 
-    /// Takes the frame with this number. A frame that was taken before is ignored.
-    pub fn take(&mut self, number: u64, frame: Frame) -> Result<Taken, Broken> {
+    /// Handles the frame with this number. One that has arrived before is ignored.
+    pub fn arrived(&mut self, number: u64, frame: Frame) -> Result<(), Broken> {
         if frame.kind == Kind::Reset {
             return Err(Broken::Reset);
         }
         if number < self.next_in {
-            return Ok(Taken::Nothing);
+            return Ok(());
         }
         if number > self.next_in {
             return Err(Broken::Missing);
@@ -192,15 +215,17 @@ impl End {
         self.acknowledged = self.acknowledged.max(frame.taken);
         self.next_in += 1;
         match frame.kind {
-            Kind::Open | Kind::Data => Ok(Taken::Bytes(frame.payload)),
-            Kind::Ping => {
-                self.asked = true;
-                Ok(Taken::Nothing)
+            Kind::Open | Kind::Data if frame.payload.is_empty() => {}
+            Kind::Open | Kind::Data if self.unread.len() as u64 >= WINDOW => {
+                return Err(Broken::Rules);
             }
-            Kind::Ack => Ok(Taken::Nothing),
-            Kind::End => Ok(Taken::End),
-            Kind::Reset => Err(Broken::Reset),
+            Kind::Open | Kind::Data => self.unread.push_back((number, frame.payload)),
+            Kind::Ping => self.asked = true,
+            Kind::Ack => {}
+            Kind::End => self.ended = true,
+            Kind::Reset => return Err(Broken::Reset),
         }
+        Ok(())
     }
 }
 
@@ -213,14 +238,25 @@ mod tests {
         Bytes::from_static(text.as_bytes())
     }
 
+    /// Bytes that wait for the reader, all of which are read.
+    fn read(end: &mut End) -> Vec<u8> {
+        let mut all = Vec::new();
+        while let Some(bytes) = end.unread() {
+            all.extend_from_slice(&bytes);
+            end.read(bytes.len());
+        }
+        all
+    }
+
     #[test]
     fn frames_in_order_give_the_bytes_and_a_repeated_one_gives_none() {
         let (mut near, mut far) = (End::default(), End::default());
         let (first, open) = near.send(Kind::Open, data("a"));
         let (second, more) = near.send(Kind::Data, data("b"));
-        assert_eq!(far.take(first, open.clone()), Ok(Taken::Bytes(data("a"))));
-        assert_eq!(far.take(first, open), Ok(Taken::Nothing));
-        assert_eq!(far.take(second, more), Ok(Taken::Bytes(data("b"))));
+        far.arrived(first, open.clone()).unwrap();
+        far.arrived(first, open).unwrap();
+        far.arrived(second, more).unwrap();
+        assert_eq!(read(&mut far), b"ab");
     }
 
     #[test]
@@ -228,34 +264,70 @@ mod tests {
         let (mut near, mut far) = (End::default(), End::default());
         near.send(Kind::Open, data("a"));
         let (second, more) = near.send(Kind::Data, data("b"));
-        assert_eq!(far.take(second, more), Err(Broken::Missing));
+        assert_eq!(far.arrived(second, more), Err(Broken::Missing));
+    }
+
+    /// Sends frames until the window is full, all of which arrive.
+    fn fill(near: &mut End, far: &mut End) -> u64 {
+        let mut sent = 0;
+        while near.may_send() {
+            let (number, frame) = near.send(Kind::Data, data("x"));
+            far.arrived(number, frame).unwrap();
+            sent += 1;
+        }
+        sent
     }
 
     #[test]
-    fn full_window_stops_the_sender_until_frames_are_taken() {
+    fn full_window_stops_the_sender_until_frames_are_read() {
         let (mut near, mut far) = (End::default(), End::default());
-        let mut under_way = Vec::new();
-        while near.may_send() {
-            under_way.push(near.send(Kind::Data, data("x")));
-        }
-        assert_eq!(under_way.len() as u64, WINDOW);
-        for (number, frame) in under_way {
-            far.take(number, frame).unwrap();
-        }
+        assert_eq!(fill(&mut near, &mut far), WINDOW);
+        assert!(!far.must_acknowledge());
+        assert_eq!(read(&mut far).len() as u64, WINDOW);
         assert!(far.must_acknowledge());
         let (number, ack) = far.send(Kind::Ack, Bytes::new());
         assert!(!far.must_acknowledge());
-        near.take(number, ack).unwrap();
+        near.arrived(number, ack).unwrap();
         assert!(near.may_send());
         assert!(!near.must_acknowledge());
     }
 
     #[test]
-    fn ping_is_answered_at_once() {
+    fn bytes_that_are_not_read_give_no_room_for_more() {
         let (mut near, mut far) = (End::default(), End::default());
-        let (number, ping) = near.send(Kind::Ping, Bytes::new());
-        far.take(number, ping).unwrap();
-        assert!(far.must_acknowledge());
+        fill(&mut near, &mut far);
+        let (number, frame) = near.send(Kind::Data, data("x"));
+        assert_eq!(far.arrived(number, frame), Err(Broken::Rules));
+    }
+
+    #[test]
+    fn ping_is_answered_at_once_also_if_nothing_is_read() {
+        let (mut near, mut far) = (End::default(), End::default());
+        fill(&mut near, &mut far);
+        for _ in 0..2 * WINDOW {
+            let (number, ping) = near.send(Kind::Ping, Bytes::new());
+            far.arrived(number, ping).unwrap();
+            assert!(far.must_acknowledge());
+            let (number, ack) = far.send(Kind::Ack, Bytes::new());
+            near.arrived(number, ack).unwrap();
+            assert!(!near.may_send());
+        }
+        read(&mut far);
+        let (number, ack) = far.send(Kind::Ack, Bytes::new());
+        near.arrived(number, ack).unwrap();
+        assert!(near.may_send());
+    }
+
+    #[test]
+    fn end_of_the_stream_comes_after_its_bytes() {
+        let (mut near, mut far) = (End::default(), End::default());
+        for (kind, bytes) in [(Kind::Open, data("a")), (Kind::End, Bytes::new())] {
+            let (number, frame) = near.send(kind, bytes);
+            far.arrived(number, frame).unwrap();
+        }
+        assert!(!far.is_complete());
+        read(&mut far);
+        assert!(far.is_complete());
     }
 
     #[test]
@@ -265,7 +337,7 @@ mod tests {
             taken: 1,
             payload: Bytes::new(),
         };
-        assert_eq!(End::default().take(0, frame), Err(Broken::Rules));
+        assert_eq!(End::default().arrived(0, frame), Err(Broken::Rules));
     }
 
     proptest! {
@@ -281,18 +353,18 @@ mod tests {
             frames in prop::collection::vec((0u64..4, 0u8..6, 0u64..3), 0..40)
         ) {
             let mut end = End::default();
-            let mut taken = 0;
+            let mut arrived = 0;
             for (number, kind, acknowledged) in frames {
                 let mut bytes = vec![VERSION, kind];
                 bytes.extend_from_slice(&acknowledged.to_be_bytes());
                 let Ok(frame) = Frame::decode(&bytes) else { continue };
-                match end.take(number, frame) {
-                    Ok(Taken::Bytes(_)) => {
-                        prop_assert!(number >= taken);
-                        taken = number + 1;
-                    }
-                    Ok(Taken::Nothing | Taken::End) => {}
-                    Err(_) => break,
+                if end.arrived(number, frame).is_err() {
+                    break;
+                }
+                if let Some(bytes) = end.unread() {
+                    prop_assert!(number >= arrived);
+                    arrived = number + 1;
+                    end.read(bytes.len());
                 }
             }
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, watch};
 
-use super::frame::{Broken, End, Frame, Kind, MAX_PAYLOAD, RESET_NUMBER, Taken, WINDOW};
+use super::frame::{Broken, End, Frame, Kind, MAX_PAYLOAD, RESET_NUMBER, WINDOW};
 use crate::clock::{MonotonicTimer, SystemClock};
 use crate::entropy;
 
@@ -304,9 +304,22 @@ async fn carry(mut pump: Pump, far: DuplexStream, inbound: Inbound) -> EndedLink
             let _ = pump.send_row(RESET_NUMBER, &Frame::reset()).await;
         }
     }
+    if let Ended::Broken(_) = ended {
+        deliver(&mut pump.end, &mut stream.1).await;
+    }
     EndedLink {
         is_silent: matches!(ended, Ended::Silent),
         _stream: stream,
+    }
+}
+
+/// Gives the user of the stream the bytes that arrived before the link broke, unless it closes the stream.
+async fn deliver(end: &mut End, writer: &mut WriteHalf<DuplexStream>) {
+    while let Some(bytes) = end.unread() {
+        match writer.write(&bytes).await {
+            Ok(length) => end.read(length),
+            Err(_) => return,
+        }
     }
 }
 
@@ -316,7 +329,6 @@ async fn carry_until(
     (mut incoming, mut looks): Inbound,
 ) -> Ended {
     let mut buffer = vec![0; MAX_PAYLOAD];
-    let mut unwritten = Bytes::new();
     let (mut ours_ended, mut theirs_ended) = (false, false);
     let mut timer = MonotonicTimer::new();
     loop {
@@ -325,38 +337,37 @@ async fn carry_until(
         {
             return ended;
         }
-        if ours_ended && (theirs_ended || pump.silence.pinged.is_some()) {
+        if pump.end.is_complete() && !theirs_ended {
+            theirs_ended = true;
+            if writer.shutdown().await.is_err() {
+                return Ended::Closed;
+            }
+        }
+        let unread = pump.end.unread();
+        let gives_up = theirs_ended || pump.silence.pinged.is_some();
+        if ours_ended && unread.is_none() && gives_up {
             return Ended::Closed;
         }
-        // What was not taken from the stream yet is no silence.
-        let ping_at = pump.silence.ping_at().filter(|_| unwritten.is_empty());
+        let ping_at = pump.silence.ping_at();
         let free_at = pump.rate.free_at();
         let may_send = SystemClock.mono() >= free_at;
         let free_at = (!may_send).then_some(free_at);
         let wake_at = ping_at.into_iter().chain(free_at).min();
+        // Rows are taken whether or not the user of the stream reads: a user that has stopped is no silence of this end.
         let step = tokio::select! {
             biased;
-            row = incoming.recv(), if unwritten.is_empty() => match row {
+            row = incoming.recv() => match row {
                 None => Err(Ended::Stopping),
                 Some((number, bytes)) => {
                     pump.silence.heard(SystemClock.mono());
-                    match Frame::decode(&bytes).and_then(|frame| pump.end.take(number, frame)) {
-                        Ok(Taken::Bytes(bytes)) => {
-                            unwritten = bytes;
-                            Ok(())
-                        }
-                        Ok(Taken::Nothing) => Ok(()),
-                        Ok(Taken::End) => {
-                            theirs_ended = true;
-                            writer.shutdown().await.map_err(|_| Ended::Closed)
-                        }
-                        Err(broken) => Err(broken.into()),
-                    }
+                    let arrived = Frame::decode(&bytes)
+                        .and_then(|frame| pump.end.arrived(number, frame));
+                    arrived.map_err(Ended::from)
                 }
             },
-            written = writer.write(&unwritten), if !unwritten.is_empty() => match written {
+            written = writer.write(unread.as_deref().unwrap_or_default()), if unread.is_some() => match written {
                 Ok(length) => {
-                    let _ = unwritten.split_to(length);
+                    pump.end.read(length);
                     Ok(())
                 }
                 Err(_) => Err(Ended::Closed),
@@ -376,7 +387,7 @@ async fn carry_until(
                 _ => Ok(()),
             },
             // Rows that a look found are taken before it counts.
-            Ok(()) = looks.changed(), if unwritten.is_empty() => {
+            Ok(()) = looks.changed() => {
                 pump.silence.looked(*looks.borrow_and_update());
                 match pump.silence.is_over() {
                     true => Err(Ended::Silent),
@@ -544,6 +555,83 @@ mod tests {
         let mut silence = Silence::new(Side::Called, Mono(0));
         silence.sent(Mono(1_000));
         assert_eq!(silence.ping_at(), Some(Mono(PING_QUIET.0)));
+    }
+
+    /// Called end of a link whose rows are in the hands of the test.
+    struct Called {
+        stream: DuplexStream,
+        work: tokio::task::JoinHandle<EndedLink>,
+        opener: End,
+        rows_in: mpsc::Sender<InboundRow>,
+        rows_out: mpsc::Receiver<OutboundRow>,
+    }
+
+    impl Called {
+        fn new() -> Self {
+            let (outgoing, rows_out) = mpsc::channel(INBOUND);
+            let (rows_in, incoming) = mpsc::channel(INBOUND);
+            let channels = Channels {
+                outgoing,
+                incoming,
+                looks: no_looks(),
+            };
+            let link = LinkId::new(MachineId(1));
+            let (stream, work) = open(MachineId(1), link, Side::Called, channels);
+            Called {
+                stream,
+                work: tokio::spawn(work),
+                opener: End::default(),
+                rows_in,
+                rows_out,
+            }
+        }
+
+        async fn arrives(&mut self, kind: Kind, bytes: Bytes) {
+            let (number, frame) = self.opener.send(kind, bytes);
+            self.rows_in.send((number, frame.encode())).await.unwrap();
+        }
+
+        /// A window of frames arrives, more than the stream holds. Returns their length.
+        async fn fill(&mut self) -> usize {
+            let payload = Bytes::from(vec![7; MAX_PAYLOAD]);
+            for _ in 0..WINDOW {
+                self.arrives(Kind::Data, payload.clone()).await;
+            }
+            WINDOW as usize * MAX_PAYLOAD
+        }
+    }
+
+    #[tokio::test]
+    async fn ping_is_answered_while_the_user_of_the_stream_does_not_read() {
+        let mut called = Called::new();
+        let length = called.fill().await;
+        called.arrives(Kind::Ping, Bytes::new()).await;
+        let mut answer = None;
+        for _ in 0..10_000 {
+            tokio::task::yield_now().await;
+            answer = answer.or_else(|| called.rows_out.try_recv().ok());
+        }
+        let answer = Frame::decode(&answer.expect("an answer").bytes).unwrap();
+        assert_eq!(answer.kind, Kind::Ack);
+        assert!(answer.taken < WINDOW, "bytes that nobody has read count");
+        let mut read = vec![0; length];
+        called.stream.read_exact(&mut read).await.unwrap();
+        let row = called.rows_out.recv().await.expect("a row");
+        assert!(Frame::decode(&row.bytes).unwrap().taken > answer.taken);
+    }
+
+    #[tokio::test]
+    async fn bytes_that_arrived_before_a_reset_are_read() {
+        let mut called = Called::new();
+        let length = called.fill().await;
+        let reset = (RESET_NUMBER, Frame::reset().encode());
+        called.rows_in.send(reset).await.unwrap();
+        let mut read = Vec::new();
+        tokio::join!(
+            async { called.stream.read_to_end(&mut read).await.unwrap() },
+            async { drop(called.work.await.unwrap()) },
+        );
+        assert_eq!(read.len(), length);
     }
 
     #[tokio::test]
