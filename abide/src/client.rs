@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use abide_core::Conversation;
-use abide_core::policy::Choice;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -26,7 +25,6 @@ use crate::http::frame::Frame;
 use crate::http::headers::{
     AGENT_HEADER, CONVERSATION_HEADER, KEY_HEADER, QUIET_HEADER, ROOT_HEADER,
 };
-use crate::tools::GivenAnswer;
 use abide_engine::config::Paths;
 use abide_engine::peer::Peer;
 use abide_engine::secret;
@@ -55,10 +53,6 @@ enum Endpoint {
     /// Engine inside this process.
     InProcess(Router),
 }
-
-/// Sentence for a person if a daemon went away while it took an answer that adds a rule.
-const RULE_UNKNOWN: &str =
-    "the answer counts, but its rule may be missing; `abide policy list` shows the rules";
 
 /// Reason why a request has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -232,33 +226,11 @@ impl Client {
         self.request(Method::POST, path, body, None).await
     }
 
-    /// Answers a question, with `yes` or `no` or in the words that it offers. If a daemon goes away meanwhile, it may
-    /// have taken the answer; the next one then refuses because of this same answer, which counts as success. Only a rule
-    /// that the answer adds may be missing then: it is written after the answer counts.
+    /// Answers a question, with `yes` or `no` or in the words that it offers. A daemon that goes away meanwhile may have
+    /// taken the answer; the next one knows it again by its key.
     pub async fn answer(&self, question: &str, word: &str) -> Result<Value, ClientError> {
         let path = format!("/v1/questions/{question}/answer");
-        let body = json!({"answer": word});
-        let choice = GivenAnswer::parse(word).map(|given| given.choice);
-        let (taken, adds_rule) = match choice {
-            Some(Choice::No) => ("no", false),
-            Some(Choice::Once) => ("yes", false),
-            _ => ("yes", true),
-        };
-        let mut attempts = 1;
-        loop {
-            match self.post(&path, &body).await {
-                Err(ClientError::Broken(_)) if attempts < ATTEMPTS => attempts += 1,
-                Err(ClientError::Refused { closing, .. })
-                    if attempts > 1 && closing.as_deref() == Some(taken) =>
-                {
-                    return match adds_rule {
-                        false => Ok(json!({"question_id": question, "answer": word})),
-                        true => Err(ClientError::Broken(RULE_UNKNOWN.into())),
-                    };
-                }
-                answer => return answer,
-            }
-        }
+        self.post_once(&path, &json!({"answer": word})).await
     }
 
     /// Sends a POST request with these bytes as the body, which may be performed twice. The request is repeated if the

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use super::body::JsonResponse;
 use super::problem::Problem;
 use super::requester::Requester;
-use super::{BODY_LIMIT, ConnectedPeer, State, headers, login_ends};
+use super::{BODY_LIMIT, ConnectedPeer, State, headers, login_ends, questions};
 use crate::fleet;
 use crate::fleet::forward;
 use crate::tools;
@@ -128,11 +128,14 @@ async fn forwarded(
     let body = Limited::new(body, BODY_LIMIT).collect().await;
     let body = body.map_err(|_| Problem::too_large("the body is too large to be forwarded"))?;
     let (path, body) = repeatable(parts, body.to_bytes());
-    let request = request(parts, &path, &requester, body)?;
+    if let Some(key) = request_key(parts) {
+        parts.headers.insert(headers::KEY_HEADER, key);
+    }
+    let request = request(parts, &path, &requester, body.clone())?;
     let (known, response) = match forward::send(machines, machine, request).await {
         Ok(answered) => answered,
         Err(fault) => {
-            let known = known_session(state, parts, &requester).await;
+            let known = known_result(state, parts, &requester, &body).await;
             return known.ok_or_else(|| cannot_call(&fault));
         }
     };
@@ -144,12 +147,31 @@ async fn forwarded(
     Ok(marked(&known, response).await)
 }
 
-/// Session as this machine knows it, for a request that only reads its facts.
-async fn known_session(state: &State, parts: &Parts, requester: &Requester) -> Option<Response> {
-    let id = parts.uri.path().strip_prefix("/v1/sessions/")?;
-    let id = id.parse().ok().filter(|_| parts.method == Method::GET)?;
-    let session = fleet::known_session(&state.handle, requester.agent.as_ref(), id).await?;
-    Some(JsonResponse(session).into_response())
+/// Response to a request whose machine has not answered, as far as the database has it: the facts of a session, or an
+/// answer to a question that was taken before the link broke.
+async fn known_result(
+    state: &State,
+    parts: &Parts,
+    requester: &Requester,
+    body: &[u8],
+) -> Option<Response> {
+    let path: Vec<&str> = parts
+        .uri
+        .path()
+        .trim_start_matches('/')
+        .split('/')
+        .collect();
+    match (&parts.method, &path[..]) {
+        (&Method::GET, ["v1", "sessions", id]) => {
+            let (id, agent) = (id.parse().ok()?, requester.agent.as_ref());
+            let session = fleet::known_session(&state.handle, agent, id).await?;
+            Some(JsonResponse(session).into_response())
+        }
+        (&Method::POST, ["v1", "questions", id, "answer"]) => {
+            questions::answer_taken_elsewhere(&state.handle, id, &parts.headers, body).await
+        }
+        _ => None,
+    }
 }
 
 /// Path and body of a request that does no more if it arrives twice: input and signals get a key if they have none.
@@ -225,7 +247,7 @@ fn request(
             request = request.header(name, value);
         }
     }
-    if let Some(key) = request_key(parts) {
+    if let Some(key) = parts.headers.get(headers::KEY_HEADER) {
         request = request.header(headers::KEY_HEADER, key);
     }
     let request = request.body(Full::new(body));

@@ -9,6 +9,7 @@ use abide_api::{
 use abide_core::policy::Choice;
 use abide_core::{Millis, Mono, QuestionId};
 use axum::extract::{Path, State as Shared};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use schemars::JsonSchema;
@@ -18,9 +19,10 @@ use tokio::sync::broadcast;
 
 use super::body::{JsonBody, JsonResponse, Query};
 use super::problem::Problem;
-use super::requester::Requester;
-use super::{State, json_lines, pagination, session_activity};
+use super::requester::{self, Requester};
+use super::{State, headers, json_lines, pagination, session_activity};
 use crate::fleet::{self, QuestionFollower};
+use crate::strict_json::StrictJson;
 use crate::tools::{self, AnswerFault, GivenAnswer, question_fields};
 use abide_engine::clock::{SystemClock, sleep_until};
 use abide_engine::store::closing_word;
@@ -293,11 +295,16 @@ fn opened(question: &QuestionView) -> QuestionLine {
     QuestionLine::Asked(Box::new(question_fields(question)))
 }
 
-/// Records a person's answer. The first answer counts; a later one is refused with what became of the question.
+/// Longest idempotency key of an answer, in bytes.
+const KEY_LIMIT: usize = 256;
+
+/// Records a person's answer. The first answer counts; a later one is refused with what became of the question, unless
+/// it is the first that comes again under its key.
 pub async fn answer(
     Shared(state): Shared<State>,
     requester: Requester,
     Path(id): Path<String>,
+    headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<JsonResponse<Answered>, Problem> {
     if requester.is_inside_a_session() {
@@ -313,9 +320,10 @@ pub async fn answer(
     let about_idle = view
         .as_ref()
         .is_some_and(|view| view.state.idle().is_some());
-    let about = view
-        .as_ref()
-        .map_or(QuestionAbout::Idle, |view| question_fields(view).about);
+    let about = match &view {
+        Some(view) => question_fields(view).about,
+        None => about_closed(&state.handle, question).await,
+    };
     let about_command = view.is_some_and(|view| !view.state.offers().is_empty());
     let words = body.get("answer").and_then(Value::as_str);
     let words = words.filter(|words| !about_idle || ["yes", "no"].contains(words));
@@ -336,27 +344,81 @@ pub async fn answer(
         given.because = Some(because.to_owned());
     }
     given.quiet_for = parse_quiet_for(body.get("quiet_for"), no)?;
+    given.key = answer_key(&headers)?;
     requester.check_again().await?;
-    let word = match (about_command, no) {
-        (true, _) => given.choice.as_str(),
-        (false, true) => "no",
-        (false, false) => "yes",
-    };
+    let word = answer_word(about, &given);
     let answered =
         tools::answer(&state.handle, requester.caller(), question, given, "person").await;
-    answered.map_err(|fault| match fault {
+    answered.map_err(|fault| problem(fault, word))?;
+    Ok(JsonResponse(Answered {
+        question_id: Id(question),
+        about,
+        answer: word,
+    }))
+}
+
+/// Subject of a question that is not open any more.
+async fn about_closed(handle: &Handle, question: QuestionId) -> QuestionAbout {
+    let closed = handle.store_reader().closed_question(question).await;
+    let closed = closed.ok().flatten();
+    closed.map_or(QuestionAbout::Idle, |closed| closed.about)
+}
+
+/// Idempotency key of an answer.
+fn answer_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let key = requester::text(headers, headers::KEY_HEADER)?;
+    if key.is_some_and(|key| key.len() > KEY_LIMIT) {
+        return Err(Problem::bad_input(format!(
+            "`{}` must have at most {KEY_LIMIT} bytes",
+            headers::KEY_HEADER
+        )));
+    }
+    Ok(key.map(str::to_owned))
+}
+
+/// Word of an answer in the response.
+fn answer_word(about: QuestionAbout, given: &GivenAnswer) -> &'static str {
+    match about {
+        QuestionAbout::Command | QuestionAbout::Connection => given.choice.as_str(),
+        QuestionAbout::Idle if given.choice == Choice::No => "no",
+        QuestionAbout::Idle => "yes",
+    }
+}
+
+/// Answer that another machine has taken, as the row of its question says, if its response does not arrive. `None`: it is
+/// not known to have taken this one.
+pub async fn answer_taken_elsewhere(
+    handle: &Handle,
+    id: &str,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Option<Response> {
+    let question: QuestionId = id.parse().ok()?;
+    let StrictJson(body) = serde_json::from_slice(body).ok()?;
+    let mut given = GivenAnswer::parse(body.get("answer")?.as_str()?)?;
+    given.key = answer_key(headers).ok()?;
+    let closed = handle.store_reader().closed_question(question).await;
+    let closed = closed.ok()?.filter(|closed| given.has_closed(closed))?;
+    let taken = given.check_rule().map(|()| {
+        JsonResponse(Answered {
+            question_id: Id(question),
+            about: closed.about,
+            answer: answer_word(closed.about, &given),
+        })
+    });
+    let taken = taken.map_err(|fault| problem(fault, given.choice.as_str()));
+    Some(taken.into_response())
+}
+
+fn problem(fault: AnswerFault, word: &str) -> Problem {
+    match fault {
         AnswerFault::NotOffered(known) => {
             Problem::bad_input(format!("`answer` must be one of {known}; got {word}"))
         }
         AnswerFault::Refused(refusal) => Problem::from(&refusal),
         AnswerFault::NotRemembered(sentence) => Problem::fault(sentence),
         AnswerFault::Stopping => Problem::stopping(),
-    })?;
-    Ok(JsonResponse(Answered {
-        question_id: Id(question),
-        about,
-        answer: word,
-    }))
+    }
 }
 
 /// Duration for which the question is not repeated; only valid with the answer yes.

@@ -85,6 +85,7 @@ fn given(result: &ElicitResult, answer: Answer) -> GivenAnswer {
         },
         because: field("because"),
         quiet_for: None,
+        key: None,
     }
 }
 
@@ -124,6 +125,7 @@ mod tests {
             choice,
             because: None,
             quiet_for: None,
+            key: None,
         })
     }
 

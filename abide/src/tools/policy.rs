@@ -11,10 +11,11 @@ use abide_core::held::{Approval, NotStarted};
 use abide_core::policy::{Action, Choice, Offer, Reason};
 use abide_core::request::Caller;
 use abide_core::{
-    Agent, Answer, Asking, Closing, Conversation, Millis, Outcome, QuestionId, Refusal, Request,
-    SessionId, shorten,
+    Agent, Answer, Asking, Closing, Conversation, Key, Millis, Outcome, QuestionId, Refusal,
+    Request, SessionId, shorten,
 };
 use abide_engine::policy::{JudgedCommand, changes_commands, shown_rules};
+use abide_engine::store::{ClosedQuestion, closing_word};
 use abide_engine::{Handle, LaunchOptions, QuestionView, Stdin};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
@@ -353,6 +354,8 @@ pub(crate) struct GivenAnswer {
     pub because: Option<String>,
     /// After a yes about an idle session: time during which it is not asked about again.
     pub quiet_for: Option<Millis>,
+    /// Idempotency key: the same answer under the same key is taken once, and not refused when it comes again.
+    pub key: Option<String>,
 }
 
 impl GivenAnswer {
@@ -384,6 +387,7 @@ impl GivenAnswer {
             choice,
             because,
             quiet_for: None,
+            key: None,
         })
     }
 
@@ -393,7 +397,27 @@ impl GivenAnswer {
             Choice::Once | Choice::ThisAgent | Choice::AlwaysHere | Choice::Always => Answer::Yes,
         }
     }
+
+    /// True if this is the answer that closed the question.
+    pub fn has_closed(&self, closed: &ClosedQuestion) -> bool {
+        let word = closing_word(Closing::Answered(self.answer()));
+        self.key.is_some() && self.key == closed.key && closed.closing == word
+    }
+
+    /// Success, unless the answer adds a rule: a daemon that has taken it and is gone may not have written that.
+    pub fn check_rule(&self) -> Result<(), AnswerFault> {
+        match self.choice {
+            Choice::Once | Choice::No => Ok(()),
+            Choice::ThisAgent | Choice::AlwaysHere | Choice::Always => {
+                Err(AnswerFault::NotRemembered(RULE_UNKNOWN.into()))
+            }
+        }
+    }
 }
+
+/// Sentence about an answer whose rule is written after it counts, if the daemon that has taken it is gone.
+const RULE_UNKNOWN: &str =
+    "the answer counts, but its rule may be missing; `abide policy list` shows the rules";
 
 /// Fault of an answer that was not taken, or only in part.
 pub(crate) enum AnswerFault {
@@ -407,25 +431,31 @@ pub(crate) enum AnswerFault {
     Stopping,
 }
 
-/// Refusal of an answer to a question that an earlier daemon has closed.
-async fn closed_before(handle: &Handle, refusal: Refusal) -> Refusal {
+/// Result of an answer that the engine has refused. An earlier daemon may have closed the question, perhaps with this
+/// very answer, which comes again because nobody was told.
+async fn answer_refused(
+    handle: &Handle,
+    refusal: Refusal,
+    given: &GivenAnswer,
+) -> Result<(), AnswerFault> {
     let Refusal::QuestionNotFound(id) = refusal else {
-        return refusal;
+        return Err(AnswerFault::Refused(refusal));
     };
-    let answer = handle
-        .store_reader()
-        .command_answer(id)
-        .await
-        .ok()
-        .flatten();
-    let closing = match answer.as_ref().map(|answer| answer.closing.as_str()) {
+    let closed = handle.store_reader().closed_question(id).await;
+    let closed = closed.ok().flatten();
+    if let Some(closed) = &closed
+        && given.has_closed(closed)
+    {
+        return given.check_rule();
+    }
+    let closing = match closed.as_ref().map(|closed| closed.closing.as_str()) {
         Some("yes") => Closing::Answered(Answer::Yes),
         Some("no") => Closing::Answered(Answer::No),
         Some("expired") => Closing::Expired,
         Some("withdrawn") => Closing::Withdrawn,
-        _ => return refusal,
+        _ => return Err(AnswerFault::Refused(refusal)),
     };
-    Refusal::QuestionClosed(id, closing)
+    Err(AnswerFault::Refused(Refusal::QuestionClosed(id, closing)))
 }
 
 /// Lets a call that waits for a held command show its question, also if its tool asks no other questions.
@@ -491,13 +521,12 @@ async fn answer_now(
         answer: given.answer(),
         quiet_for: given.quiet_for,
         because: (given.because.as_ref()).map(|words| shorten(words, BECAUSE_CHARS).into()),
+        key: given.key.as_deref().map(|key| Key(key.into())),
     };
     let pending = handle.call(caller, request, None).await;
     match pending.done().await {
         None => return Err(AnswerFault::Stopping),
-        Some(Outcome::Refused(refusal)) => {
-            return Err(AnswerFault::Refused(closed_before(handle, refusal).await));
-        }
+        Some(Outcome::Refused(refusal)) => return answer_refused(handle, refusal, &given).await,
         Some(_) => {}
     }
     if let (Some(view), Some(adds)) = (view, adds) {

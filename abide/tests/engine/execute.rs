@@ -51,6 +51,7 @@ async fn answer(engine: &Engine, question: &QuestionView, answer: Answer) -> Out
         answer,
         quiet_for: None,
         because: None,
+        key: None,
     };
     let pending = engine.handle.call(Caller::PERSON, request, None).await;
     pending.done().await.expect("the engine runs")

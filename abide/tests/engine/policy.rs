@@ -40,6 +40,7 @@ async fn answer(engine: &Engine, question: QuestionId, answer: Answer) -> Outcom
         answer,
         quiet_for: None,
         because: Some("not today".into()),
+        key: None,
     };
     let pending = engine.handle.call(Caller::PERSON, request, None).await;
     pending.done().await.expect("the engine runs")

@@ -144,6 +144,26 @@ fn k4_running_command_continues_and_loses_no_byte() {
 }
 
 #[test]
+fn k9_answer_whose_daemon_dies_after_it_was_stored_is_reported_as_taken() {
+    let abide = Abide::new();
+    abide.start_to_crash_at("question.close.post");
+    let daemon = Process::on(abide.pid());
+    let mut watching = abide.watch();
+    let call = json!({"command": "sleep 999", "timeout": 0.2});
+    let asking = abide.begin("/v1/tools/execute_command", &call);
+    let asked = line_with(&mut watching, "question_id");
+    let asked: Value = serde_json::from_str(&asked).expect("JSON");
+    let question = asked["question_id"].as_str().expect("an id");
+    let answered = abide.output(["answer", question, "no"]);
+    daemon.wait_gone();
+    drop(asking);
+    assert!(answered.status.success(), "{answered:?}");
+    let second = abide.output(["answer", question, "no"]);
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(said.contains("already answered"), "{said}");
+}
+
+#[test]
 fn k9_question_keeps_its_id_and_is_answered_once() {
     let abide = Abide::new();
     abide.start_to_crash_at("ask.pending");

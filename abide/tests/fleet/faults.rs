@@ -2,6 +2,7 @@
 
 use super::proxy::{Mode, Proxy};
 use super::*;
+use crate::common::process::Process;
 
 #[test]
 fn f57_answer_while_the_machine_is_away_is_not_taken() {
@@ -214,6 +215,54 @@ fn f58_command_whose_link_breaks_after_it_began_runs_once_and_is_answered() {
     assert_eq!(answer.body["status"], "SUCCESS", "{}", answer.body);
     assert!(text(&answer).contains("finished"), "{}", answer.body);
     assert_eq!(pair.build.lines("ran"), 1);
+}
+
+#[test]
+fn f72_answer_whose_link_breaks_after_it_was_taken_is_reported_as_taken() {
+    let pair = Pair::with("[fleet]\ntype = [\"desk\"]\n");
+    let (begun, question) = pair.asked_on_build();
+    // The first frame from `build` after the answer is stored is changed on its way, so the link ends.
+    pair.server().sql(
+        "CREATE TABLE altered AS SELECT ''::text AS link WHERE false; \
+         CREATE FUNCTION alter_frame() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF NEW.link LIKE '%<' AND length(NEW.bytes) > 10 AND NOT EXISTS (SELECT 1 FROM public.altered) \
+         AND EXISTS (SELECT 1 FROM abide.question WHERE closing IS NOT NULL) THEN \
+         INSERT INTO public.altered VALUES (NEW.link); \
+         NEW.bytes := set_byte(NEW.bytes, length(NEW.bytes) - 1, 255 - get_byte(NEW.bytes, length(NEW.bytes) - 1)); \
+         END IF; RETURN NEW; END $$; \
+         CREATE TRIGGER alter_frame BEFORE INSERT ON abide.frame FOR EACH ROW EXECUTE FUNCTION alter_frame()",
+    );
+    let path = answer_path(&question);
+    let answered = pair.desk.post(&path, &json!({"answer": "no"}));
+    assert_eq!(
+        pair.server().sql("SELECT count(*) FROM public.altered"),
+        "1"
+    );
+    assert_eq!(answered.status, 200, "{}", answered.body);
+    assert_eq!(answered.body["answer"], "no", "{}", answered.body);
+    assert_eq!(answered.body["about"], "idle", "{}", answered.body);
+    let second = pair.desk.post(&path, &json!({"answer": "no"}));
+    assert_eq!(second.status, 409, "{}", second.body);
+    drop(begun);
+}
+
+#[test]
+fn f72_answer_whose_machine_is_lost_after_it_was_taken_is_reported_as_taken() {
+    let server = Server::start();
+    let url = server.url();
+    let rights = "[fleet]\ntype = [\"desk\"]\n";
+    let pair = Pair::started_by(server, &url, rights, |machine| {
+        machine.start_to_crash_at("question.close.post");
+    });
+    let daemon = Process::on(pair.build.daemon_pid().expect("a daemon"));
+    let (begun, question) = pair.asked_on_build();
+    let answered = pair
+        .desk
+        .post(&answer_path(&question), &json!({"answer": "no"}));
+    daemon.wait_gone();
+    drop(begun);
+    assert_eq!(answered.status, 200, "{}", answered.body);
+    assert_eq!(answered.body["answer"], "no", "{}", answered.body);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 
 use crate::held::HeldCommand;
 use crate::held_connection::HeldConnection;
-use crate::id::{Agent, QuestionId, SessionId};
+use crate::id::{Agent, Key, QuestionId, SessionId};
 use crate::limit;
 use crate::policy::Choice;
 use crate::time::{Millis, Wall};
@@ -109,11 +109,27 @@ pub enum Closing {
     Expired,
 }
 
+/// Question that was closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClosedQuestion {
+    pub closing: Closing,
+    pub owner: Option<Agent>,
+    /// Idempotency key of the answer.
+    pub key: Option<Key>,
+}
+
+impl ClosedQuestion {
+    /// True if this is the answer that closed the question, which comes again.
+    pub fn was_closed_by(&self, answer: Answer, key: Option<&Key>) -> bool {
+        key.is_some() && self.key.as_ref() == key && self.closing == Closing::Answered(answer)
+    }
+}
+
 /// Open questions, and the last closed ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Questions {
     open: BTreeMap<QuestionId, Question>,
-    closed: BTreeMap<QuestionId, (Closing, Option<Agent>)>,
+    closed: BTreeMap<QuestionId, ClosedQuestion>,
     /// Closed questions, oldest first.
     order: VecDeque<QuestionId>,
     seed: u64,
@@ -145,8 +161,8 @@ impl Questions {
         self.closed.len()
     }
 
-    /// Reason of the closing of a question, and its owner.
-    pub fn closed(&self, id: QuestionId) -> Option<&(Closing, Option<Agent>)> {
+    /// Question that was closed.
+    pub fn closed(&self, id: QuestionId) -> Option<&ClosedQuestion> {
         self.closed.get(&id)
     }
 
@@ -161,7 +177,7 @@ impl Questions {
     }
 
     /// Removes an open question and remembers its closing instead of the oldest one.
-    pub fn close(&mut self, id: QuestionId, closing: Closing, owner: Option<Agent>) {
+    pub fn close(&mut self, id: QuestionId, closed: ClosedQuestion) {
         if self.open.remove(&id).is_none() {
             return;
         }
@@ -171,7 +187,7 @@ impl Questions {
             self.closed.remove(&oldest);
         }
         self.order.push_back(id);
-        self.closed.insert(id, (closing, owner));
+        self.closed.insert(id, closed);
     }
 
     /// Next unused id of the sequence (splitmix64).

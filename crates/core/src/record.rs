@@ -28,6 +28,8 @@ pub enum Record {
     Closed {
         question: QuestionId,
         closing: Closing,
+        /// Idempotency key of the answer.
+        key: Option<Key>,
         at: Wall,
     },
     /// Fact about the held command of a question.

@@ -62,6 +62,8 @@ pub enum Request {
         quiet_for: Option<Millis>,
         /// After a no: words for the agent.
         because: Option<Arc<str>>,
+        /// Idempotency key: the answer that was taken under it is not refused when it comes again.
+        key: Option<Key>,
     },
     /// Request about timers.
     Timer(timer::Request),

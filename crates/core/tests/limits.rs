@@ -185,6 +185,7 @@ fn the_last_closed_questions_are_remembered() {
                 answer,
                 quiet_for,
                 because: None,
+                key: None,
             },
         )
     };

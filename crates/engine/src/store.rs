@@ -44,7 +44,7 @@ pub use postgres::{
 pub(crate) use postgres::{
     FrameTable, MAX_ENTRIES, MAX_FRAMES, NOW_MS, StoredFrame, inspect, introduced_machines, leave,
 };
-pub use read::{EndedQuery, MessageQuery, MessageRow, StoreReader, TimerRow};
+pub use read::{ClosedQuestion, EndedQuery, MessageQuery, MessageRow, StoreReader, TimerRow};
 pub use timer_history::TimerChangeRow;
 pub use timer_list::{EndedFilter, MessageCounts, TimerOrder, TimerPage, TimerQuery};
 pub use write::closing_word;
@@ -336,6 +336,7 @@ mod tests {
         let committed = store.commit(vec![Record::Closed {
             question,
             closing,
+            key: None,
             at,
         }]);
         other.execute_batch("ROLLBACK").expect("it is free");

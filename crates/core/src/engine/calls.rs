@@ -106,11 +106,13 @@ impl Engine {
                 answer,
                 quiet_for,
                 because,
+                key,
             } => {
                 let given = Given {
                     answer,
                     quiet_for,
                     because,
+                    key,
                 };
                 self.answered(step, call, &caller.agent, question, given)
             }

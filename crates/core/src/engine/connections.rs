@@ -6,6 +6,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::people::Given;
 use super::{Engine, Step};
 use crate::effect::{Effect, Update};
 use crate::held_connection::{ConnectionAnswer, HeldConnection};
@@ -74,14 +75,13 @@ impl Engine {
         question: QuestionId,
         session: SessionId,
         number: u64,
-        answer: Answer,
-        because: Option<Arc<str>>,
+        given: Given,
     ) {
         let shown = self.first_connection_question(session);
-        self.close(step, question, Closing::Answered(answer));
-        let answer = match answer {
+        self.close_under(step, question, Closing::Answered(given.answer), given.key);
+        let answer = match given.answer {
             Answer::Yes => ConnectionAnswer::Yes,
-            Answer::No => ConnectionAnswer::No(because),
+            Answer::No => ConnectionAnswer::No(given.because),
         };
         step.push(Effect::AnswerConnection {
             session,

@@ -8,6 +8,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::people::Given;
 use super::{Alarm, Engine, Step};
 use crate::effect::{Effect, Update};
 use crate::held::{self, Approval, HeldCommand, NotStarted, WhyHeld};
@@ -288,13 +289,13 @@ impl Engine {
         question: QuestionId,
         session: SessionId,
         held: Arc<HeldCommand>,
-        answer: Answer,
-        because: Option<Arc<str>>,
+        given: Given,
     ) -> Result<(), Refusal> {
-        match answer {
+        let (closing, because) = (Closing::Answered(given.answer), given.because);
+        match given.answer {
             Answer::Yes => {
                 self.has_room_to_run(session)?;
-                self.close(step, question, Closing::Answered(answer));
+                self.close_under(step, question, closing, given.key);
                 self.record_held(step, question, held::Record::Approved { session });
                 if !self.has_held_wait(question, true) {
                     self.post_answer(step, question, &held);
@@ -302,7 +303,7 @@ impl Engine {
                 self.start_held(step, question, session, held);
             }
             Answer::No => {
-                self.close(step, question, Closing::Answered(answer));
+                self.close_under(step, question, closing, given.key);
                 let record = held::Record::Declined {
                     because: because.clone(),
                 };

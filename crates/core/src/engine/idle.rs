@@ -4,8 +4,8 @@
 use super::session_state::{IdleTimer, SessionState};
 use super::{Alarm, Engine, Step};
 use crate::effect::{Effect, Update};
-use crate::id::{QuestionId, SessionId};
-use crate::question::{Closing, Question, Subject};
+use crate::id::{Key, QuestionId, SessionId};
+use crate::question::{ClosedQuestion, Closing, Question, Subject};
 use crate::record::Record;
 use crate::time::Mono;
 use crate::wait::{Outcome, WhyRunning};
@@ -131,6 +131,17 @@ impl Engine {
 
     /// Closes an open question. The caller must rearm the idle timer afterwards.
     pub(super) fn close(&mut self, step: &mut Step<'_>, question: QuestionId, closing: Closing) {
+        self.close_under(step, question, closing, None);
+    }
+
+    /// Closes a question with an answer that has this idempotency key.
+    pub(super) fn close_under(
+        &mut self,
+        step: &mut Step<'_>,
+        question: QuestionId,
+        closing: Closing,
+        key: Option<Key>,
+    ) {
         let Some(state) = self.questions.get(question) else {
             return;
         };
@@ -144,10 +155,16 @@ impl Engine {
         if self.open_question_of(id) == Some(question) {
             self.set_idle_timer(id, IdleTimer::Off);
         }
-        self.questions.close(question, closing, agent);
+        let closed = ClosedQuestion {
+            closing,
+            owner: agent,
+            key: key.clone(),
+        };
+        self.questions.close(question, closed);
         let closed = Record::Closed {
             question,
             closing,
+            key,
             at: step.now.wall,
         };
         self.record_surely(step, closed);

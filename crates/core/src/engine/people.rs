@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Alarm, Engine, Step};
-use crate::id::{Agent, CallId, QuestionId, SessionId};
+use crate::id::{Agent, CallId, Key, QuestionId, SessionId};
 use crate::limit;
 use crate::question::{Answer, Closing, Question, Subject};
 use crate::request::Refusal;
@@ -19,10 +19,13 @@ pub(super) struct Given {
     pub quiet_for: Option<Millis>,
     /// After a no: words for the agent.
     pub because: Option<Arc<str>>,
+    /// Idempotency key.
+    pub key: Option<Key>,
 }
 
 impl Engine {
-    /// Handles the answer of a person. Only the first answer counts; a later one is refused with the first.
+    /// Handles the answer of a person. Only the first answer counts; a later one is refused with the first, unless it
+    /// is the first that comes again.
     pub(super) fn answered(
         &mut self,
         step: &mut Step<'_>,
@@ -31,28 +34,29 @@ impl Engine {
         question: QuestionId,
         given: Given,
     ) -> Result<(), Refusal> {
-        let Given {
-            answer,
-            quiet_for,
-            because,
-        } = given;
+        if self.is_repeated(caller, question, &given) {
+            step.reply(call, Outcome::Done);
+            return Ok(());
+        }
         let state = self.answerable(caller, question)?.clone();
         let (session, idle) = (state.session(), state.idle());
         if let Some(held) = state.held() {
-            self.command_answered(step, question, session, held.clone(), answer, because)?;
+            self.command_answered(step, question, session, held.clone(), given)?;
             step.reply(call, Outcome::Done);
             return Ok(());
         }
         if let Some(connection) = state.connection() {
             let number = connection.number;
-            self.connection_answered(step, question, session, number, answer, because);
+            self.connection_answered(step, question, session, number, given);
             step.reply(call, Outcome::Done);
             return Ok(());
         }
-        self.close(step, question, Closing::Answered(answer));
-        match answer {
+        self.close_under(step, question, Closing::Answered(given.answer), given.key);
+        match given.answer {
             Answer::Yes => {
-                if let (Some(time), Some(entry)) = (quiet_for, self.sessions.get_mut(&session)) {
+                if let (Some(time), Some(entry)) =
+                    (given.quiet_for, self.sessions.get_mut(&session))
+                {
                     entry.session.unasked_until = step.now.mono + time;
                     self.store_limits(step, session);
                 }
@@ -67,6 +71,15 @@ impl Engine {
         }
         step.reply(call, Outcome::Done);
         Ok(())
+    }
+
+    /// True if the answer was taken before under its key.
+    fn is_repeated(&self, caller: &Option<Agent>, question: QuestionId, given: &Given) -> bool {
+        let closed = self.questions.closed(question);
+        closed.is_some_and(|closed| {
+            (caller.is_none() || *caller == closed.owner)
+                && closed.was_closed_by(given.answer, given.key.as_ref())
+        })
     }
 
     /// Open question that this caller may answer.
@@ -89,10 +102,10 @@ impl Engine {
             if may_answer {
                 return Ok(state);
             }
-        } else if let Some((closing, owner)) = self.questions.closed(question)
-            && own(owner.as_ref())
+        } else if let Some(closed) = self.questions.closed(question)
+            && own(closed.owner.as_ref())
         {
-            return Err(Refusal::QuestionClosed(question, *closing));
+            return Err(Refusal::QuestionClosed(question, closed.closing));
         }
         Err(Refusal::QuestionNotFound(question))
     }

@@ -194,6 +194,7 @@ impl Sim {
             answer,
             quiet_for: quiet.then(|| Millis(self.random.below(60_000))),
             because: None,
+            key: None,
         };
         self.call(Kind::Answer(question), Asking::Never, None, request);
     }

@@ -214,6 +214,7 @@ fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
                 },
                 quiet_for: words.time("quiet")?,
                 because: words.value("because").map(Into::into),
+                key: words.value("key").map(|key| Key(key.into())),
             }
         }
         other => return Err(format!("no such request: {other}")),

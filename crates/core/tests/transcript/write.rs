@@ -39,8 +39,16 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
             format!("record {} {record}", named(*question, stage))
         }
         Effect::Record(Record::Closed {
-            question, closing, ..
-        }) => format!("record {} {}", named(*question, stage), closed(*closing)),
+            question,
+            closing,
+            key,
+            ..
+        }) => {
+            let key = key.as_ref();
+            let key = key.map_or(String::new(), |key| format!(" key={}", key.0));
+            let question = named(*question, stage);
+            format!("record {question} {}{key}", closed(*closing))
+        }
         Effect::Record(Record::Message(message::Record::Posted {
             agent, content: of, ..
         })) => {

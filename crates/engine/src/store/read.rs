@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use abide_api::TimerStats;
+use abide_api::{QuestionAbout, TimerStats};
 use abide_core::id::IdPermutation;
 use abide_core::message::About;
 use abide_core::time::{Millis, Steady, Wall};
@@ -26,6 +26,16 @@ use crate::lock::lock;
 pub struct StoreReader {
     source: Source,
     id_permutation: IdPermutation,
+}
+
+/// Question that was closed, as its row has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClosedQuestion {
+    pub about: QuestionAbout,
+    /// `yes`, `no`, `withdrawn` or `expired`.
+    pub closing: String,
+    /// Idempotency key of the answer.
+    pub key: Option<String>,
 }
 
 /// Database that is read.
@@ -335,6 +345,31 @@ impl StoreReader {
             let id = id.to_string();
             db.first(sql, &[id.as_str().into()], |row| {
                 Ok((row.string(0)?, row.string(1)?))
+            })
+        };
+        self.read(read).await
+    }
+
+    /// Answer that closed a question, or the reason of its closing.
+    pub async fn closed_question(
+        &self,
+        id: QuestionId,
+    ) -> Result<Option<ClosedQuestion>, StoreFault> {
+        let sql = "SELECT closing, answer_key, idle_ms, substr(command, 1, 1) FROM question \
+             WHERE id = ?1 AND closing IS NOT NULL";
+        let read = move |db: &dyn Query| {
+            let id = id.to_string();
+            db.first(sql, &[id.as_str().into()], |row| {
+                let (is_command, idle) = (row.text(3)?.is_some(), row.u64(2)?);
+                Ok(ClosedQuestion {
+                    about: match is_command {
+                        true => QuestionAbout::Command,
+                        false if idle == 0 => QuestionAbout::Connection,
+                        false => QuestionAbout::Idle,
+                    },
+                    closing: row.string(0)?,
+                    key: row.opt_string(1)?,
+                })
             })
         };
         self.read(read).await

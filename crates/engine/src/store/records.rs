@@ -189,6 +189,7 @@ pub(super) trait RecordRows {
             Record::Closed {
                 question,
                 closing,
+                key,
                 at,
             } => {
                 let id = question.to_string();
@@ -201,6 +202,7 @@ pub(super) trait RecordRows {
                         ("id", id.as_str().into()),
                         ("closing", word.into()),
                         ("closed_ms", at.0.into()),
+                        ("answer_key", key.as_ref().map(|key| key.0.as_ref()).into()),
                     ],
                 );
                 if *closing != Closing::Answered(Answer::Yes) {

@@ -104,6 +104,7 @@ const MIGRATIONS: &[&str] = &[
         wall_offset_ms INTEGER NOT NULL,
         reached_ms INTEGER NOT NULL
     ) STRICT;",
+    "ALTER TABLE question ADD COLUMN answer_key TEXT;",
 ];
 
 /// Applies the migrations that are missing. Refuses a schema of a later version.

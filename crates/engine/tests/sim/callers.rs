@@ -172,6 +172,7 @@ impl World {
             answer,
             quiet_for: None,
             because: None,
+            key: None,
         };
         record_plan(Caller::PERSON, request, Some(0))
     }

@@ -14,7 +14,8 @@ use crate::store::StoreFault;
 /// integer in SQLite is a `BIGINT`. `shard` is the machine on which a row was made; `epoch` and `batch` are the stamp of
 /// the batch that wrote the row last. Rows of `machine` change with every heartbeat and no index has a column that does,
 /// so the server replaces them in place.
-const MIGRATIONS: &[&str] = &["CREATE TABLE machine (
+const MIGRATIONS: &[&str] = &[
+    "CREATE TABLE machine (
         id BIGINT PRIMARY KEY,
         name TEXT NOT NULL,
         labels TEXT NOT NULL,
@@ -183,7 +184,9 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE machine (
         epoch BIGINT NOT NULL,
         batch BIGINT NOT NULL,
         PRIMARY KEY (shard, agent, kind)
-    )"];
+    )",
+    "ALTER TABLE question ADD COLUMN answer_key TEXT",
+];
 
 /// Version of the schema that this program writes.
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
