@@ -10,9 +10,7 @@ use abide_core::fleet::rights::{Caller, Denied, Right, decide};
 use abide_core::fleet::row::{Claim, Introduction, Standing};
 use abide_core::fleet::{Event, MachineId, rights};
 use abide_core::{Agent, QuestionId, SessionId};
-use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
-use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use super::carrier::{CalledLink, Carrier};
 use super::connections::Connections;
@@ -26,8 +24,6 @@ use crate::fleet::{Fleet, FleetState, Machine};
 use crate::secret;
 use crate::store::{DirectoryRow, FrameTable, PostgresAddress, TimerElsewhere, TimerMarks};
 
-/// Time that a machine has to answer the first bytes of a link.
-const HANDSHAKE: Duration = Duration::from_secs(15);
 /// Time that a read of the database may take.
 const DATABASE: Duration = Duration::from_secs(5);
 /// Time that a list, or a search for the owner of an id, waits for the database.
@@ -147,8 +143,8 @@ pub struct StartedLinks {
 /// Other machines of the fleet.
 pub struct OtherMachines {
     fleet: Fleet,
-    carrier: Arc<Carrier>,
-    key: MachineKey,
+    pub(super) carrier: Arc<Carrier>,
+    pub(super) key: MachineKey,
     secret: FleetSecret,
     revoked: RevokedKeys,
     flushes: mpsc::Sender<FlushRequest>,
@@ -318,47 +314,6 @@ impl OtherMachines {
         let state = self.state();
         let machine = state.machines.get(&id);
         machine.map_or_else(|| format!("{:016x}", id.0), |machine| machine.name.clone())
-    }
-
-    /// Opens a link to a machine, which has proved that it has its key.
-    pub(super) async fn open(
-        &self,
-        machine: &KnownMachine,
-    ) -> Result<client::TlsStream<DuplexStream>, CannotCall> {
-        let silent = || CannotCall::Silent(machine.name.clone());
-        let refused = |why: String| CannotCall::Refused(machine.name.clone(), why);
-        let config = tls::client(&self.key, machine.key).map_err(|e| refused(e.to_string()))?;
-        let stream = self.carrier.open(machine.id);
-        let connector = TlsConnector::from(Arc::new(config));
-        tokio::select! {
-            opened = connector.connect(tls::server_name(), stream) => {
-                opened.map_err(|fault| match fault.kind() {
-                    std::io::ErrorKind::InvalidData => refused(fault.to_string()),
-                    _ => silent(),
-                })
-            }
-            () = self.until_silent(machine.id) => Err(silent()),
-            () = pause(HANDSHAKE) => Err(silent()),
-        }
-    }
-
-    /// Takes a link that another machine has opened, once that has proved who it is.
-    pub async fn accept(
-        &self,
-        called: CalledLink,
-    ) -> Result<(KnownMachine, server::TlsStream<DuplexStream>), CannotCall> {
-        let machine = self.known(called.opener).await?;
-        let refused = |why: String| CannotCall::Refused(machine.name.clone(), why);
-        let config = tls::server(&self.key, machine.key).map_err(|e| refused(e.to_string()))?;
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        let accepted = tokio::select! {
-            accepted = acceptor.accept(called.stream) => accepted.map_err(|fault| match fault.kind() {
-                std::io::ErrorKind::InvalidData => refused(fault.to_string()),
-                _ => CannotCall::Silent(machine.name.clone()),
-            }),
-            () = pause(HANDSHAKE) => Err(CannotCall::Silent(machine.name.clone())),
-        };
-        Ok((machine, accepted?))
     }
 
     /// Decides whether a machine that has called has a right here.

@@ -3,13 +3,14 @@
 //!
 //! [`key`] knows the key of this machine and the fleet secret, [`tls`] pins keys, [`frame`] is the protocol of a link
 //! (pure), [`stream`] makes a stream of bytes of it, `carrier` moves frames to and from the database, [`machines`] knows
-//! the other machines, `connections` sends requests to them, [`directory`] tells them which sessions run here, and `session_end` waits for the
-//! end of theirs.
+//! the other machines, `handshake` opens links to them, `connections` sends requests over these, [`directory`] tells them which
+//! sessions run here, and `session_end` waits for the end of theirs.
 
 mod carrier;
 mod connections;
 pub mod directory;
 pub mod frame;
+mod handshake;
 pub mod joining;
 pub mod key;
 mod known_sessions;
