@@ -32,7 +32,7 @@ lint: ## formatting, clippy, documentation, figures in the documents
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
 # Real programs that the tests talk to, and the packages they come in.
-PROGRAMS := bwrap:bubblewrap strace:strace zsh:zsh fish:fish vim:vim less:less top:procps htop:htop python3:python3 node:nodejs bash:bash psql:postgresql-client pg_createcluster:postgresql pgbouncer:pgbouncer
+PROGRAMS := bwrap:bubblewrap strace:strace zsh:zsh fish:fish vim:vim less:less top:procps htop:htop python3:python3 node:nodejs bash:bash ssh:openssh-client /usr/sbin/sshd:openssh-server psql:postgresql-client pg_createcluster:postgresql pgbouncer:pgbouncer
 
 programs: ## the programs that the tests talk to (installs what is missing)
 	@missing=()

@@ -18,6 +18,8 @@ pub enum DaemonSocket {
     Http,
     /// MCP, for `abide mcp`.
     Mcp,
+    /// Links of other machines, for `abide relay`.
+    Link,
 }
 
 impl DaemonSocket {
@@ -25,6 +27,7 @@ impl DaemonSocket {
         match self {
             DaemonSocket::Http => paths.http_socket(),
             DaemonSocket::Mcp => paths.mcp_socket(),
+            DaemonSocket::Link => paths.link_socket(),
         }
     }
 }

@@ -112,6 +112,7 @@ async fn run(paths: Paths, config: Config, ready: &mut Option<File>) -> anyhow::
     let _ = std::fs::remove_file(paths.http_address());
     let _ = std::fs::remove_file(paths.http_socket());
     let _ = std::fs::remove_file(paths.mcp_socket());
+    let _ = std::fs::remove_file(paths.link_socket());
     tracing::info!("stopped; sessions go on");
     Ok(ended?)
 }

@@ -192,6 +192,8 @@ export interface Machine {
   labels: string[];
   /** Name. */
   name: string;
+  /** Way of calls to it over ssh, if one is configured here. */
+  ssh?: SshRoute;
   /** State of the machine. */
   state: 'here' | 'alive' | 'unreachable' | 'left' | 'revoked';
   /** Version of its program. */
@@ -564,6 +566,14 @@ export interface SessionStats {
   run_total: number;
   /** Sessions that run. */
   running: number;
+}
+
+/** Way of calls to a machine over ssh. */
+export interface SshRoute {
+  /** Destination of ssh. */
+  destination: string;
+  /** Reason why ssh failed last, so that the database carries the calls. */
+  fault?: string;
 }
 
 /** Statistics of all timers. */

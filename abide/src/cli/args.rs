@@ -82,6 +82,8 @@ pub enum Command {
     Stop(JsonArg),
     Serve(ServeArgs),
     Mcp(McpArgs),
+    /// Carry a link of another machine of the fleet; its `ssh` runs this
+    Relay,
     Tools(ToolsArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),

@@ -233,6 +233,25 @@ fn print_machines(fleet: &Value) {
     let linked = fleet["linked"] == true;
     let rows: Vec<Row> = machines.map(|machine| row(machine, linked, now)).collect();
     show::table(&["MACHINE", "STATE", "SEEN", "VERSION", "LABELS"], &rows);
+    for machine in fleet["machines"].as_array().into_iter().flatten() {
+        if let Some(sentence) = ssh_sentence(machine) {
+            outln!("{sentence}");
+        }
+    }
+}
+
+/// Way of calls to a machine for which ssh is configured.
+pub(super) fn ssh_sentence(machine: &Value) -> Option<String> {
+    let name = one_line(machine["name"].as_str()?);
+    let ssh = &machine["ssh"];
+    let destination = one_line(ssh["destination"].as_str()?);
+    Some(match ssh["fault"].as_str() {
+        None => format!("Calls to {name} go over ssh to {destination}."),
+        Some(fault) => format!(
+            "Calls to {name} go through the database, because ssh to {destination} failed: {}",
+            one_line(fault)
+        ),
+    })
 }
 
 fn row(machine: &Value, linked: bool, now: u64) -> Row {

@@ -24,6 +24,7 @@ mod process_exit;
 mod prompt;
 mod reconnect;
 mod reference;
+mod relay;
 mod replace_file;
 mod run;
 mod schema;
@@ -120,6 +121,7 @@ fn run_command(command: Command) -> Result<u8, CliError> {
             let agent = mcp.agent.name().unwrap_or_else(config::agent_from_env);
             daemon::mcp(&paths()?, &agent)?;
         }
+        Command::Relay => relay::relay(&paths()?)?,
         Command::Run(run) => {
             let client = client(&run.agent)?;
             return block_on(run::run(client, run));

@@ -76,7 +76,7 @@ const COMMANDS: [(&str, Schema); 54] = [
 ];
 
 /// Commands without `--json`, and the reason.
-const PLAIN: [(&str, &str); 12] = [
+const PLAIN: [(&str, &str); 13] = [
     (
         "fleet init",
         "what it did is in the configuration; `abide fleet status --json` says how it is",
@@ -99,6 +99,7 @@ const PLAIN: [(&str, &str); 12] = [
         "it is the daemon; `abide status --json` says how that is",
     ),
     ("mcp", "it speaks MCP, whose schemas `abide tools` prints"),
+    ("relay", "it carries bytes between two daemons"),
     ("tools", "what it prints is described by its `--format`"),
     ("schema", "what it prints are JSON Schemas themselves"),
     ("completions", "it prints a script for a shell"),

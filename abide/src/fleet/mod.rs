@@ -5,6 +5,7 @@ mod calling_machine;
 pub mod forward;
 mod needed_right;
 mod questions;
+mod relay;
 mod search;
 mod serve;
 mod sessions;
@@ -25,7 +26,7 @@ pub fn start(paths: &Paths, handle: &Handle, state: &http::State) {
     let Some(fleet) = handle.fleet() else {
         return;
     };
-    let links = match OtherMachines::start(paths, &handle.config(), fleet.clone()) {
+    let links = match OtherMachines::start(paths, handle, fleet.clone()) {
         Ok(Some(started)) => started,
         Ok(None) => return,
         Err(fault) => {
@@ -36,9 +37,11 @@ pub fn start(paths: &Paths, handle: &Handle, state: &http::State) {
     let StartedLinks {
         machines,
         called,
+        relayed,
         flush_requests,
     } = links;
     fleet.set_others(machines.clone());
     tokio::spawn(serve::serve(machines.clone(), called, state.clone()));
+    relay::start(paths, relayed);
     tokio::spawn(directory::run(machines, handle.clone(), flush_requests));
 }

@@ -1,6 +1,6 @@
 //! Machines of the fleet.
 
-use abide_api::{FleetMachine, FleetMachines, MachineActed, MachineState};
+use abide_api::{FleetMachine, FleetMachines, MachineActed, MachineState, SshRoute};
 use abide_core::fleet::Standing;
 use abide_engine::fleet::{FleetState, Machine};
 use abide_engine::machine_link::{CannotSay, PersonsWord};
@@ -62,6 +62,9 @@ fn described(state: &State, known: &FleetState, machine: &Machine) -> FleetMachi
         labels: machine.labels.clone(),
         version: machine.version.clone(),
         vouched_for: others.is_some_and(|others| others.is_vouched_for(machine)),
+        ssh: others
+            .and_then(|others| others.ssh_route(machine))
+            .map(|(destination, fault)| SshRoute { destination, fault }),
         declared_lost: machine.declared_lost,
         as_of: machine.row.written.0,
     }

@@ -16,6 +16,7 @@ mod one_list;
 #[path = "../postgres/proxy.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod proxy;
+mod ssh;
 #[path = "../common/terminal_page.rs"]
 mod terminal_page;
 mod terminals;

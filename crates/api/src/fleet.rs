@@ -36,10 +36,23 @@ pub struct FleetMachine {
     pub version: String,
     /// True if its key is vouched for by the fleet secret.
     pub vouched_for: bool,
+    /// Way of calls to it over ssh, if one is configured here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<SshRoute>,
     /// True if a person has said that the sessions which ran on it are lost.
     pub declared_lost: bool,
     /// Last heartbeat by the clock of the database, in Unix milliseconds.
     pub as_of: u64,
+}
+
+/// Way of calls to a machine over ssh.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SshRoute {
+    /// Destination of ssh.
+    pub destination: String,
+    /// Reason why ssh failed last, so that the database carries the calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
 }
 
 words! {

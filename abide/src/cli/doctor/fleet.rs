@@ -5,6 +5,7 @@ use abide_output::printable::one_line;
 use serde_json::Value;
 
 use super::Finding;
+use crate::cli::fleet::ssh_sentence;
 use crate::http;
 
 /// Finding about the fleet; none if the state is not in a shared database.
@@ -52,12 +53,23 @@ fn judge(fleet: &Value) -> Finding {
             "`abide fleet join --help` says how to give this machine the secret",
         );
     }
-    match away.is_empty() {
-        true => Finding::good("fleet", says),
-        false => Finding::warning(
+    if !away.is_empty() {
+        return Finding::warning(
             "fleet",
             format!("{says}; unreachable: {}", away.join(", ")),
             "start abide there; if a machine is gone for good, `abide machine lost NAME` ends what ran on it",
+        );
+    }
+    let has_failed = |machine: &&Value| machine["ssh"]["fault"].is_string();
+    match machines.iter().find(has_failed) {
+        None => Finding::good("fleet", says),
+        Some(machine) => Finding::warning(
+            "fleet",
+            format!("{says}. {}", ssh_sentence(machine).unwrap_or_default()),
+            format!(
+                "`ssh -o BatchMode=yes {} abide relay` must print `abide-link 1` and nothing else",
+                text(&machine["ssh"]["destination"])
+            ),
         ),
     }
 }
@@ -72,6 +84,8 @@ mod tests {
     fn fleet_line_names_the_machines_and_the_remedy() {
         let machine = |name: &str, state: &str| json!({"name": name, "state": state});
         let here = machine("a", "here");
+        let mut failed = machine("b", "alive");
+        failed["ssh"] = json!({"destination": "b.example", "fault": "refused"});
         for (machines, joined, linked, level, says) in [
             (
                 vec![here.clone()],
@@ -86,6 +100,14 @@ mod tests {
                 true,
                 Severity::Ok,
                 "connected as a; 2 machines seen, this one included",
+            ),
+            (
+                vec![here.clone(), failed],
+                true,
+                true,
+                Severity::Warning,
+                "connected as a; 2 machines seen, this one included. Calls to b go through the database, because ssh to \
+                 b.example failed: refused",
             ),
             (
                 vec![here.clone(), machine("b", "unreachable")],

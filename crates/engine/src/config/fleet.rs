@@ -1,5 +1,6 @@
 //! Settings of a machine in a fleet: its name, its labels, and the rights of other machines on it.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use abide_core::fleet::rights::{Machines, Rights};
@@ -15,6 +16,8 @@ const MAX_LABELS: usize = 32;
 const SHORTEST_LOST_AFTER: u64 = 30;
 /// Times after which a machine that was taken for dead may ask for its timers, in seconds.
 const RETURN_AFTER: RangeInclusive<u64> = 1..=3_600;
+/// Maximum length of a destination of ssh.
+const MAX_DESTINATION: usize = 255;
 /// Word for all machines.
 const ALL: &str = "*";
 
@@ -27,6 +30,8 @@ pub struct FleetConfig {
     pub type_: Vec<String>,
     /// Machines that may start sessions here, by name; `*`: all.
     pub run: Vec<String>,
+    /// Destinations of ssh over which machines are called, by name of the machine.
+    pub ssh: BTreeMap<String, String>,
     /// Seconds without a failed heartbeat after which this machine asks for its timers, if the others took it for dead
     /// though it ran. After a pause it asks at once. Default: 60.
     pub return_after: Option<u64>,
@@ -55,6 +60,15 @@ pub(crate) fn is_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     text.len() <= MAX_NAME
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(is_plain)
+}
+
+/// True if `ssh` can take this as a destination, and as nothing else.
+fn is_destination(text: &str) -> bool {
+    let is_plain = |c: char| !c.is_whitespace() && !c.is_control();
+    !text.is_empty()
+        && text.len() <= MAX_DESTINATION
+        && !text.starts_with('-')
         && text.chars().all(is_plain)
 }
 
@@ -90,6 +104,19 @@ impl Config {
                 )));
             }
         }
+        for (name, destination) in &self.fleet.ssh {
+            if !is_name(name) {
+                return Err(InvalidSetting(format!(
+                    "each key of `fleet.ssh` must be the name of a machine; got {name:?}"
+                )));
+            }
+            if !is_destination(destination) {
+                return Err(InvalidSetting(format!(
+                    "`fleet.ssh.{name}` must be a destination as `ssh` takes it, such as \"user@host\", of at most \
+                     {MAX_DESTINATION} bytes; got {destination:?}"
+                )));
+            }
+        }
         if let Some(seconds) = self.fleet.return_after {
             within("fleet.return_after", seconds, RETURN_AFTER, " seconds")?;
         }
@@ -116,10 +143,11 @@ mod tests {
     fn fleet_settings_give_rights() {
         let config = read(
             "machine = \"build-1\"\nlabels = [\"linux\", \"gpu\"]\nlost_after = 600\n[fleet]\n\
-             type = [\"desk\"]\nrun = [\"*\"]",
+             type = [\"desk\"]\nrun = [\"*\"]\n[fleet.ssh]\nci-2 = \"ssh://user@ci.example:2222\"",
         );
         let config = config.expect("a configuration");
         assert_eq!(config.machine.as_deref(), Some("build-1"));
+        assert_eq!(config.fleet.ssh["ci-2"], "ssh://user@ci.example:2222");
         let rights = config.fleet.rights();
         assert_eq!(rights.type_, Machines::Named(vec!["desk".into()]));
         assert_eq!(rights.run, Machines::All);
@@ -135,6 +163,10 @@ mod tests {
             ("labels = [\"a'b\"]", "`labels`"),
             ("lost_after = 1", "`lost_after`"),
             ("[fleet]\nrun = [\"a/b\"]", "`fleet.run`"),
+            ("[fleet.ssh]\n\"a/b\" = \"host\"", "`fleet.ssh`"),
+            ("[fleet.ssh]\na = \"\"", "`fleet.ssh.a`"),
+            ("[fleet.ssh]\na = \"-oProxyCommand=x\"", "`fleet.ssh.a`"),
+            ("[fleet.ssh]\na = \"host command\"", "`fleet.ssh.a`"),
             ("[fleet]\nreturn_after = 0", "`fleet.return_after`"),
             ("[fleet]\nsee = [\"a\"]", "see"),
         ] {

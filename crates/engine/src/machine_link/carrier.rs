@@ -104,6 +104,11 @@ impl Carrier {
         (carrier, waiting)
     }
 
+    /// Queue of the links that other machines open.
+    pub fn called_links(&self) -> mpsc::Sender<CalledLink> {
+        self.called.clone()
+    }
+
     fn own(&self) -> MachineId {
         self.fleet.state().own.unwrap_or(MachineId(0))
     }

@@ -17,9 +17,11 @@ use super::connections::Connections;
 use super::directory::FlushRequest;
 use super::key::{FleetSecret, KeyFault, MachineKey};
 use super::known_sessions::{Choice, KnownSessions};
+use super::ssh::SshLinks;
 use super::tls;
+use crate::Handle;
 use crate::clock::pause;
-use crate::config::{Config, Paths};
+use crate::config::Paths;
 use crate::fleet::{Fleet, FleetState, Machine};
 use crate::secret;
 use crate::store::{DirectoryRow, FrameTable, PostgresAddress, TimerElsewhere, TimerMarks};
@@ -136,14 +138,18 @@ pub struct StartedLinks {
     pub machines: Arc<OtherMachines>,
     /// Links that other machines open.
     pub called: mpsc::Receiver<CalledLink>,
+    /// Takes the links that `abide relay` brings.
+    pub relayed: mpsc::Sender<CalledLink>,
     /// Requests to write the directory, for [`run`](super::directory::run).
     pub flush_requests: mpsc::Receiver<FlushRequest>,
 }
 
 /// Other machines of the fleet.
 pub struct OtherMachines {
+    pub(super) handle: Handle,
     fleet: Fleet,
     pub(super) carrier: Arc<Carrier>,
+    pub(super) ssh: SshLinks,
     pub(super) key: MachineKey,
     secret: FleetSecret,
     revoked: RevokedKeys,
@@ -156,13 +162,14 @@ impl OtherMachines {
     /// Starts the links of this machine. `None`: it has no fleet secret.
     pub fn start(
         paths: &Paths,
-        config: &Config,
+        handle: &Handle,
         fleet: Fleet,
     ) -> Result<Option<StartedLinks>, KeyFault> {
         let Some(secret) = FleetSecret::load(&paths.fleet_secret())? else {
             return Ok(None);
         };
         let key = MachineKey::load_or_create(&paths.machine_key())?;
+        let config = handle.config();
         let address = config.store.as_deref().and_then(|url| {
             let address = PostgresAddress::parse(url, config.ca_file.clone());
             address.ok()
@@ -173,9 +180,12 @@ impl OtherMachines {
         let address = address.following(paths.config.clone());
         let (carrier, called) = Carrier::start(address, fleet.clone());
         let (flushes, flush_requests) = mpsc::channel(MAX_FLUSHES);
+        let relayed = carrier.called_links();
         let machines = Arc::new(OtherMachines {
+            handle: handle.clone(),
             fleet,
             carrier,
+            ssh: SshLinks::new(),
             key,
             secret,
             revoked: RevokedKeys::open(paths.revoked_keys()),
@@ -187,6 +197,7 @@ impl OtherMachines {
         Ok(Some(StartedLinks {
             machines,
             called,
+            relayed,
             flush_requests,
         }))
     }

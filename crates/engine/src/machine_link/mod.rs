@@ -2,9 +2,10 @@
 //! opened, so that machines behind a NAT can be called, and what the rows contain can only be read by the two machines.
 //!
 //! [`key`] knows the key of this machine and the fleet secret, [`tls`] pins keys, [`frame`] is the protocol of a link
-//! (pure), [`stream`] makes a stream of bytes of it, `carrier` moves frames to and from the database, [`machines`] knows
-//! the other machines, `handshake` opens links to them, `connections` sends requests over these, [`directory`] tells them which
-//! sessions run here, and `session_end` waits for the end of theirs.
+//! (pure), [`stream`] makes a stream of bytes of it, `carrier` moves frames to and from the database, [`ssh`] carries the same
+//! bytes where that is configured, [`machines`] knows the other machines, `handshake` opens links to them, `connections` sends
+//! requests over these, [`directory`] tells them which sessions run here, and `session_end` waits for the
+//! end of theirs.
 
 mod carrier;
 mod connections;
@@ -16,6 +17,7 @@ pub mod key;
 mod known_sessions;
 pub mod machines;
 pub(crate) mod session_end;
+pub mod ssh;
 pub mod stream;
 pub mod tls;
 
@@ -34,6 +36,11 @@ impl Paths {
     /// File with the fleet secret. A machine without it has no links.
     pub fn fleet_secret(&self) -> PathBuf {
         self.state.join("fleet-secret")
+    }
+
+    /// Socket for `abide relay`, which brings links of other machines over ssh.
+    pub fn link_socket(&self) -> PathBuf {
+        self.runtime.join("link.sock")
     }
 
     /// File with the private key of this machine.
