@@ -43,7 +43,15 @@ programs: ## the programs that the tests talk to (installs what is missing)
 	  echo "installing $${missing[*]}"
 	  if [ "$$(id -u)" = 0 ]; then as_root=; else as_root=sudo; fi
 	  $$as_root apt-get update -qq
+	  # The tests start an ssh server of their own. The package would start one for this machine.
+	  ssh=()
+	  if [[ " $${missing[*]} " == *" openssh-server "* && -d /run/systemd/system ]]; then ssh=(ssh.service ssh.socket); fi
+	  if [ $${#ssh[@]} -gt 0 ]; then $$as_root systemctl mask --quiet "$${ssh[@]}"; fi
 	  $$as_root apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null
+	  if [ $${#ssh[@]} -gt 0 ]; then
+	    $$as_root systemctl unmask --quiet "$${ssh[@]}"
+	    $$as_root systemctl disable --quiet "$${ssh[@]}"
+	  fi
 	fi
 
 rust-test: programs ## unit tests, transcripts, simulation, real processes, interfaces
