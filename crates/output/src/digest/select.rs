@@ -317,6 +317,11 @@ impl<'a> Selector<'a> {
         let mut block = vec![at];
         if let Some(with) = self.traces.get(&at) {
             block.extend(with);
+            if self.lines[at].indent > 0 {
+                block.extend(blocks::above(self.lines, at));
+            }
+            block.sort_unstable();
+            block.dedup();
             return block;
         }
         if rarity::json_pair(self.lines[at].text).is_some() {
@@ -326,6 +331,7 @@ impl<'a> Selector<'a> {
             block.extend(blocks::place(self.lines, at));
         }
         match importance {
+            Importance::Sample => block.extend(blocks::place_above(self.lines, at)),
             Importance::Error => {
                 block.extend(blocks::below(self.lines, at));
                 block.extend(blocks::step(self.lines, at));

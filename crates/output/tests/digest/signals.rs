@@ -546,3 +546,87 @@ fn structure_behind_a_prefix_of_a_task_or_step_is_seen() {
         assert_shown(&log, &["cart.py\", line 7, in total", "KeyError: 'zone-9'"]);
     }
 }
+
+#[test]
+fn title_of_the_table_or_section_of_a_finding_is_shown() {
+    let rule = " ------ ------------------------------------";
+    let table = |n: usize| {
+        format!(
+            "{rule}\n  Line   lib/{}.php\n{rule}\n  12     Method {}() has no return type.\n{rule}\n\n",
+            name(n),
+            name(n + 3)
+        )
+    };
+    let odd = format!(
+        "{rule}\n  Line   lib/odd.php\n{rule}\n  {}\n  31     Syntax error, unexpected '}}'\n{rule}\n\n",
+        "12     Method go() has no return type."
+    );
+    assert_shown(&within(table, &odd), &["lib/odd.php", "Syntax error"]);
+    let state = |id: &str, result: &str, said: &str| {
+        format!(
+            "----------\n          ID: {id}\n    Function: file.managed\n      Result: {result}\n     Comment: {said}\n"
+        )
+    };
+    let usual = |n: usize| state(&name(n), "True", "is in the correct state");
+    let odd = state("gateway", "False", "Unable to manage file");
+    assert_shown(&within(usual, &odd), &["ID: gateway", "Unable to manage"]);
+}
+
+#[test]
+fn location_above_the_first_line_of_a_kind_is_shown() {
+    let warning = |n: usize| {
+        format!(
+            "lib/{}.ex:{n}:unmatched_return\nThe value is matched later.\n",
+            name(n)
+        )
+    };
+    let odd = "lib/tariff.ex:57:no_return\nThe value is matched.\n";
+    assert_shown(&within(warning, odd), &["lib/tariff.ex:57:no_return"]);
+}
+
+#[test]
+fn last_test_that_started_before_a_crash_is_shown() {
+    let test = |n: usize| {
+        let name = name(n);
+        format!("Test case {name} started at 10:00\nTest case {name} passed (0.001 seconds)\n")
+    };
+    let crash =
+        "Test case empties started at 10:00\nArray.swift:600: Fatal error: Index out of range\n\n";
+    assert_shown(&within(test, crash), &["Test case empties started"]);
+}
+
+#[test]
+fn element_that_contains_a_trace_is_shown() {
+    let case = |n: usize| {
+        let (case, class, file) = (name(n), name(n / 3), name(n % 3));
+        format!("    <testcase name=\"{case}\" class=\"{class}\" file=\"{file}\"/>\n")
+    };
+    let odd = "    <testcase name=\"currency\" time=\"0.1\">\n      \
+               <failure message=\"expected EUR\" type=\"org.example.AssertionFailedError\">org.example.AssertionFailedError: no\n\
+               \tat org.example.Assertions.fail(Assertions.java:55)\n\tat com.shop.OrderTest.currency(OrderTest.java:57)\n\
+               ]]></failure>\n    </testcase>\n";
+    let cases: String = (1_000..1_200).map(case).collect();
+    let suites: String = (1..4)
+        .map(|n| format!("  <testsuite name=\"suite{n}\" failures=\"1\">\n{cases}"))
+        .collect();
+    assert_shown(
+        &within(case, &format!("{suites}{odd}")),
+        &["name=\"currency\"", "OrderTest.java:57"],
+    );
+}
+
+#[test]
+fn texts_within_an_object_with_a_rare_value_are_shown() {
+    let result = |level: &str, said: &str, file: &str| {
+        format!(
+            "    {{\n      \"level\": \"{level}\",\n      \"message\": {{\n        \"text\": \"{said}\"\n      }},\n      \
+             \"place\": {{\n        \"uri\": \"{file}\"\n      }},\n      \"rank\": 3\n    }},\n"
+        )
+    };
+    let usual = |n: usize| result(["note", "warning"][n % 2], &name(n), &name(n + 5));
+    let odd = result("error", "The query depends on a value", "src/orders.js");
+    assert_shown(
+        &within(usual, &odd),
+        &["The query depends on a value", "src/orders.js"],
+    );
+}

@@ -31,12 +31,14 @@ const INTRODUCED_MAX: usize = 3;
 /// Number of lines above and below a line of indented JSON among which other values of its object are looked for, and of
 /// those that are shown.
 const SIBLING_WITHIN: usize = 40;
-const SIBLINGS_MAX: usize = 6;
+const SIBLINGS_MAX: usize = 7;
 /// Number of lines of the same indentation that follow a finding and belong to it.
 const SAME_INDENT_MAX: usize = 3;
 /// Number of lines below a finding among which a ruled line can begin its section.
 const SECTION_WITHIN: usize = 2;
-/// Number of equal characters that make a ruled line.
+/// Number of lines between a ruled line and a finding whose section begins there.
+const TITLE_WITHIN: usize = 8;
+/// Number of characters that make a ruled line.
 const RULE_CHARS: usize = 10;
 /// Number of bytes that make a line of a hex dump.
 const HEX_DUMP_BYTES: usize = 8;
@@ -114,6 +116,13 @@ pub fn place(lines: &[ViewLine<'_>], main: usize) -> Option<usize> {
         .or_else(|| file_above(lines, main))
 }
 
+/// Location directly above a line that has none.
+pub fn place_above(lines: &[ViewLine<'_>], main: usize) -> Option<usize> {
+    let above = main.checked_sub(1)?;
+    let is_place = |at: usize| BEGINS_WITH_PLACE.is_match(lines[at].text);
+    (is_place(above) && !is_place(main)).then_some(above)
+}
+
 /// Nearest line above a finding that is nothing but the name of a file: the heading of all findings in that file.
 fn file_above(lines: &[ViewLine<'_>], main: usize) -> Option<usize> {
     let mut above = (main.saturating_sub(FILE_ABOVE_MAX)..main).rev();
@@ -144,14 +153,16 @@ static STEP: LazyLock<Regex> = LazyLock::new(|| {
 /// Lines above a finding that belong to it, as indices.
 pub fn above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
     let own = &lines[main];
-    let mut shown = Vec::new();
+    let mut shown: Vec<usize> = title(lines, main).into_iter().collect();
     if own.indent == 0 {
         // Some write it, or what they did, on the line above.
         let is_error = |finding: Finding| finding.importance == Importance::Error;
         let before = main.checked_sub(1);
         shown.extend(before.filter(|at| {
             let line = &lines[*at];
-            let is_ordinary = line.is_blank() || line.is_usual() || is_success(line.text);
+            let is_usual = line.is_usual() && !line.text.contains(" started");
+            let is_ordinary =
+                line.is_blank() || is_usual || is_success(line.text) || is_rule(line.text);
             own.finding.is_some_and(is_error)
                 && line.finding.is_none()
                 && line.indent == 0
@@ -212,11 +223,16 @@ pub fn siblings(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
     let around = above
         .take_while(is_inside)
         .chain(below.take_while(is_inside));
-    let is_value = |at: &usize| {
-        let line = &lines[*at];
-        line.indent == indent && json_pair(line.text).is_some_and(|(_, value)| value != "null")
-    };
-    around.filter(is_value).take(SIBLINGS_MAX).collect()
+    let is_value =
+        |at: &usize| json_pair(lines[*at].text).is_some_and(|(_, value)| value != "null");
+    let mut values: Vec<usize> = around.filter(is_value).collect();
+    // Then texts of the objects in it, such as a message and its place.
+    let is_text =
+        |at: usize| json_pair(lines[at].text).is_some_and(|(_, value)| value.starts_with('"'));
+    values.retain(|at| lines[*at].indent == indent || is_text(*at));
+    values.sort_by_key(|at| lines[*at].indent);
+    values.truncate(SIBLINGS_MAX);
+    values
 }
 
 /// Lines between a finding and the blank or ruled line above it, if that is near: what the finding is about.
@@ -294,12 +310,33 @@ fn is_hex_dump(text: &str) -> bool {
     text.split([' ', '[', ']']).filter(is_byte).count() >= HEX_DUMP_BYTES
 }
 
-/// Returns whether a line is drawn across the page, to separate sections.
+/// Returns whether a line is drawn across the page, to separate sections or rows.
 fn is_rule(text: &str) -> bool {
     let Some(first) = text.chars().next().filter(|c| !c.is_alphanumeric()) else {
         return false;
     };
-    text.chars().take_while(|c| *c == first).count() >= RULE_CHARS
+    text.chars().take_while(|c| *c == first).count() >= RULE_CHARS || is_drawn(text)
+}
+
+/// Returns whether a line consists of the characters of which tables are drawn.
+fn is_drawn(text: &str) -> bool {
+    let is_line = |c: &char| matches!(c, '-' | '=' | '_' | '+' | '|' | '─'..='╿');
+    let drawn = text.chars().filter(is_line).count();
+    let others = text.chars().filter(|c| !is_line(c) && *c != ' ').count();
+    drawn >= RULE_CHARS && others == 0 && 2 * drawn > text.chars().count()
+}
+
+/// Title of the section that a finding is in: the line between the two ruled lines above it, as in a table, else the
+/// first line below the nearest one.
+fn title(lines: &[ViewLine<'_>], main: usize) -> Option<usize> {
+    let mut above = (main.saturating_sub(ABOVE_MAX)..main).rev();
+    let rule = above.find(|at| is_drawn(lines[*at].text))?;
+    let is_title = |at: usize| !lines[at].is_blank() && !is_drawn(lines[at].text);
+    let is_between = rule >= 2 && is_title(rule - 1) && is_drawn(lines[rule - 2].text);
+    match is_between {
+        true => Some(rule - 1),
+        false => (main - rule <= TITLE_WITHIN && is_title(rule + 1)).then_some(rule + 1),
+    }
 }
 
 /// Returns whether a line is a finding of its own beside another.

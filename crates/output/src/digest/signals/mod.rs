@@ -6,8 +6,8 @@
 //! | `patterns` | the keywords and regular expressions of `levels` | |
 //! | `keyword_scan` | the same keywords, in output so long that not all of it is read as lines | |
 //! | `traces` | stack traces: messages of the whole chain, frames of one's own code, further stacks of a report | `Caused by: …`, `File "app.py", line 3` |
-//! | `blocks` | lines that explain a finding: its location or file, the step, heading or paragraph above it, values, differences and details below it | `DETAIL: …`, `- expected`, `checking for x` |
-//! | `rarity` | values that differ from those of all similar lines or records, words in a hex dump, and the first line of each kind | one `Pending` in a table of `Running`, `"level":50` |
+//! | `blocks` | lines that explain a finding: its location or file, the step, heading or paragraph above it, the title of its table or section, values, differences and details below it | `DETAIL: …`, `- expected`, `checking for x` |
+//! | `rarity` | values, marks and cells that differ from those of all similar lines or records, words in a hex dump, and the first line of each kind | one `Pending` in a table of `Running`, `"level":50` |
 //!
 //! To add a signal, add its form to the file of its family and a line to the tests there. `tests/digest/corpus.rs` shows
 //! what it gains and costs.
