@@ -170,7 +170,7 @@ impl<'a> Selector<'a> {
         }
         for at in rarity::kinds(lines) {
             let key = lines[at].line.shape.without_numbers;
-            selector.add_to(at, key, SAMPLE, Importance::Sample);
+            selector.add_to(at, key ^ SAMPLE, SAMPLE, Importance::Sample);
         }
         selector
     }
@@ -423,14 +423,11 @@ fn group_key(line: &str, finding: Finding) -> (u64, u64) {
         }
         all.add(b' ');
     }
-    let said = &line[super::row::floor(line, finding.at)..];
-    let words: Vec<_> = said
-        .split_whitespace()
-        .filter(|word| !word.contains(['/', '\\']))
-        .flat_map(|word| word.split(|c: char| !c.is_alphanumeric()))
-        .filter(|word| word.len() > 1 && word.contains(char::is_alphabetic))
-        .take(3)
-        .collect();
+    let mut words = first_words(&line[super::row::floor(line, finding.at)..]);
+    if words.len() < 2 {
+        // A level at the end of the line.
+        words = first_words(line);
+    }
     let code = words.iter().find(|word| is_code(word)).copied();
     let code = code.or_else(|| rule_name(line)).unwrap_or_default();
     let kind = match code {
@@ -441,6 +438,16 @@ fn group_key(line: &str, finding: Finding) -> (u64, u64) {
         all.0 ^ (finding.importance as u64) ^ hash(code.as_bytes()),
         kind,
     )
+}
+
+/// First words of a text without paths and numbers.
+fn first_words(text: &str) -> Vec<&str> {
+    text.split_whitespace()
+        .filter(|word| !word.contains(['/', '\\']))
+        .flat_map(|word| word.split(|c: char| !c.is_alphanumeric()))
+        .filter(|word| word.len() > 1 && word.contains(char::is_alphabetic))
+        .take(3)
+        .collect()
 }
 
 /// Name of a rule in brackets at the end of a line, such as `[unused-import]`.

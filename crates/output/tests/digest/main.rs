@@ -6,6 +6,7 @@ mod golden;
 mod painting;
 mod planted;
 mod properties;
+mod rare;
 mod shortening;
 mod signals;
 

@@ -3,13 +3,13 @@
 use super::text;
 
 /// Unimportant log lines around other lines.
-fn within(ordinary: impl Fn(usize) -> String, lines: &str) -> String {
+pub(super) fn within(ordinary: impl Fn(usize) -> String, lines: &str) -> String {
     let part = |from: usize| (from..from + 400).map(&ordinary).collect::<String>();
     format!("{}{lines}{}", part(0), part(400))
 }
 
 /// Line that differs from all others in a word.
-fn request(n: usize) -> String {
+pub(super) fn request(n: usize) -> String {
     let name = name(n);
     format!(
         "12:00:{:02} handled request of {name} in {} ms\n",
@@ -19,7 +19,7 @@ fn request(n: usize) -> String {
 }
 
 /// Word without digits for each number.
-fn name(n: usize) -> String {
+pub(super) fn name(n: usize) -> String {
     let letter = |n: usize| char::from(b'k' + u8::try_from(n % 9).unwrap());
     [n, n / 9, n / 81, n / 729, n / 6_561, n / 59_049]
         .map(letter)
@@ -28,7 +28,7 @@ fn name(n: usize) -> String {
 }
 
 #[track_caller]
-fn assert_shown(log: &str, wanted: &[&str]) {
+pub(super) fn assert_shown(log: &str, wanted: &[&str]) {
     let text = text(log);
     for wanted in wanted {
         assert!(text.contains(wanted), "{wanted} is not in:\n{text}");

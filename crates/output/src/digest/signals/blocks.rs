@@ -154,6 +154,11 @@ static STEP: LazyLock<Regex> = LazyLock::new(|| {
 pub fn above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
     let own = &lines[main];
     let mut shown: Vec<usize> = title(lines, main).into_iter().collect();
+    if is_changed(own) {
+        let mut above = (main.saturating_sub(ABOVE_MAX)..main).rev();
+        shown.extend(above.find(|at| is_heading(&lines[*at])));
+        return shown;
+    }
     if own.indent == 0 {
         // Some write it, or what they did, on the line above.
         let is_error = |finding: Finding| finding.importance == Importance::Error;
@@ -198,6 +203,19 @@ pub fn above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
         }
     }
     shown
+}
+
+/// Returns whether a line is an indented one that a difference marks as changed: `-   replicas: 6`.
+fn is_changed(line: &ViewLine<'_>) -> bool {
+    line.indent == 0 && (line.text.starts_with("-  ") || line.text.starts_with("+  "))
+}
+
+/// Returns whether a line can be the heading of a difference.
+fn is_heading(line: &ViewLine<'_>) -> bool {
+    line.indent == 0
+        && line
+            .text
+            .starts_with(|c: char| c.is_alphabetic() || c == '@')
 }
 
 /// Returns whether a line is a key with or without its value, as in YAML: `phase: Pending`.

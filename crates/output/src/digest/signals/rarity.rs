@@ -20,6 +20,8 @@ const COLUMNS_PER_LINE: usize = 12;
 const VALUES_MAX: usize = 8;
 /// Lines that a column must have.
 const LINES_MIN: u32 = 12;
+/// Cells between the borders of a drawn table that make a line its row.
+const CELLS_MIN: usize = 3;
 /// Longest word that has a column for the words behind it: `is`, `be`, `status`.
 const SHORT_WORD: usize = 6;
 /// Maximum number of columns.
@@ -92,7 +94,8 @@ impl Column {
         let common: u32 = counts.filter(|lines| of_all(*lines, 5)).sum();
         let (_, lines) = self.values().iter().find(|(known, _)| *known == value)?;
         let few = *lines <= 1 || !of_all(*lines, 4);
-        let very_few = of_all(common, 97) && !of_all(*lines, 1);
+        let very_few =
+            (of_all(common, 97) && !of_all(*lines, 2)) || (of_all(common, 95) && *lines == 1);
         ((of_all(most, 80) && few && *lines < most) || very_few).then_some(*lines)
     }
 }
@@ -137,15 +140,16 @@ pub fn outliers(lines: &[ViewLine<'_>]) -> Vec<(usize, u64)> {
     found
 }
 
-/// Lines that begin like no other, if nearly all lines begin like many others.
+/// Lines that begin like no other or like very few, if nearly all lines begin like many others.
 pub fn unusual(lines: &[ViewLine<'_>]) -> Vec<usize> {
-    let usual = lines
-        .iter()
-        .filter(|line| line.is_blank() || line.is_usual());
-    if usual.count() * 10 < lines.len() * 9 {
-        return Vec::new();
-    }
-    let is_unusual = |line: &ViewLine<'_>| line.often <= 2 && line.finding.is_none();
+    let is_usual = |line: &&ViewLine<'_>| line.is_blank() || line.is_usual();
+    let usual = lines.iter().filter(is_usual).count();
+    let often = match usual * 100 / lines.len().max(1) {
+        ..90 => return Vec::new(),
+        90..97 => 2,
+        97.. => 4,
+    };
+    let is_unusual = |line: &ViewLine<'_>| line.often <= often && line.finding.is_none();
     let found = lines
         .iter()
         .enumerate()
@@ -234,6 +238,17 @@ fn each_value(line: &ViewLine<'_>, mut call: impl FnMut(u64, u64)) {
     if let Some((key, value)) = json_pair(text) {
         return call(mix(4, hash(key.as_bytes())), hash(value.as_bytes()));
     }
+    // The row of a drawn table.
+    let is_border = |c: char| matches!(c, '|' | '│' | '┃');
+    let cells = text.split(is_border).count();
+    if cells >= CELLS_MIN {
+        let row = mix(6, cells as u64);
+        for (at, cell) in text.split(is_border).take(COLUMNS_PER_LINE).enumerate() {
+            call(mix(row, at as u64), hash(cell.trim().as_bytes()));
+            call(mix(row, 100 + at as u64), without_digits(cell.trim()));
+        }
+        return;
+    }
     let mut words: [&str; 32] = [""; 32];
     let mut count = 0;
     for word in text.split_ascii_whitespace().take(words.len()) {
@@ -250,11 +265,13 @@ fn each_value(line: &ViewLine<'_>, mut call: impl FnMut(u64, u64)) {
             call(mix(5, hash(pair[0].as_bytes())), hash(pair[1].as_bytes()));
         }
     }
-    // A line that is a key and its value, as in YAML, perhaps behind a mark of a list or a tree.
-    if let [.., key, value] = words
+    // A line that is a key and its value, as in YAML, perhaps behind a mark of a list, a tree or a difference.
+    if let [mark @ .., key, value] = words
         && count <= 3
         && key.ends_with(':')
     {
+        let mark = mark.first().copied().unwrap_or_default();
+        call(mix(8, hash(key.as_bytes())), hash(mark.as_bytes()));
         return call(mix(7, hash(key.as_bytes())), hash(value.as_bytes()));
     }
     // Rows of a table are alike in the number of words, whatever they begin with.
