@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::show;
 use crate::cli::terminal::Terminal;
-use crate::tools::GivenAnswer;
+use crate::tools::{GivenAnswer, rules_added};
 use abide_engine::config;
 
 /// Answer of a person.
@@ -175,7 +175,7 @@ fn ask_line(facts: &Value, raw_keys: bool) -> String {
     }
     format!(
         "{}Answer: {}, or no, because …: ",
-        rules_added(offers),
+        all_rules_added(offers),
         words_of(offers)
     )
 }
@@ -185,24 +185,17 @@ fn ask_line(facts: &Value, raw_keys: bool) -> String {
 pub fn offered_answers(facts: &Value) -> Option<String> {
     let offers = facts["held"]["answers"].as_array();
     let offers = offers.filter(|_| needs_words(facts))?;
-    let (rules, words) = (rules_added(offers), words_of(offers));
+    let (rules, words) = (all_rules_added(offers), words_of(offers));
     Some(format!("{rules}  answers: {words}, or \"no, because …\""))
 }
 
 /// Rules that answers add, a paragraph for each.
-fn rules_added(offers: &[Value]) -> String {
-    let mut text = String::new();
-    for offer in offers {
-        let adds = offer["adds"].as_str().unwrap_or_default();
-        if !adds.is_empty() {
-            let rule = adds.trim().replace('\n', "\n    ");
-            text.push_str(&format!(
-                "  {} adds:\n    {rule}\n",
-                offer["answer"].as_str().unwrap_or_default()
-            ));
-        }
-    }
-    text
+fn all_rules_added(offers: &[Value]) -> String {
+    let field = |offer: &'_ Value, name: &str| offer[name].as_str().unwrap_or_default().to_owned();
+    let added = offers
+        .iter()
+        .map(|offer| rules_added(&field(offer, "answer"), &field(offer, "adds")));
+    added.collect()
 }
 
 fn words_of(offers: &[Value]) -> String {

@@ -1,7 +1,7 @@
 //! Elicitation request for a question, and the interpretation of the client's reply.
 
+use abide_core::Millis;
 use abide_core::policy::Choice;
-use abide_core::{Answer, Millis};
 use rmcp::model::{
     ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
     EnumSchema,
@@ -9,7 +9,7 @@ use rmcp::model::{
 use serde_json::Value;
 
 use super::client_quirks::ClientQuirks;
-use crate::tools::{GivenAnswer, form_text};
+use crate::tools::{GivenAnswer, form_text, rules_added};
 use abide_engine::QuestionView;
 
 /// Interpreted reply of a client to an elicitation request.
@@ -30,6 +30,13 @@ const STAYS: &str = "\n  This form stays until the command ends, even if the que
 pub fn request(question: &QuestionView, client: &str) -> ElicitRequest {
     let client = ClientQuirks::of(client);
     let mut message = form_text(question, client.buttons);
+    for (choice, adds) in question.state.offers() {
+        let added = rules_added(choice.as_str(), adds);
+        if !added.is_empty() {
+            message.push('\n');
+            message.push_str(added.trim_end());
+        }
+    }
     if client.shows_cancelled_requests {
         message.push_str(STAYS);
     }
@@ -61,31 +68,49 @@ fn schema(question: &QuestionView) -> Option<ElicitationSchema> {
 
 /// Interprets a client's reply, which arrived `after` this time.
 pub fn interpret(answer: &ElicitResult, client: &str, after: Millis) -> ElicitationReply {
-    match answer.action {
-        _ if is_automatic(client, after) => ElicitationReply::NoPerson,
-        ElicitationAction::Accept => ElicitationReply::Answered(given(answer, Answer::Yes)),
-        ElicitationAction::Decline => ElicitationReply::Answered(given(answer, Answer::No)),
+    let given = match answer.action {
+        _ if is_automatic(client, after) => None,
+        ElicitationAction::Accept => accepted(answer),
+        ElicitationAction::Decline => Some(given(Choice::No, answer)),
         // `cancel`, and actions that later versions may add.
-        _ => ElicitationReply::NoPerson,
+        _ => None,
+    };
+    given.map_or(ElicitationReply::NoPerson, ElicitationReply::Answered)
+}
+
+/// Answer of an accepted form. Without a choice it is `once`. `None`: it is not clear that the person said yes, because the
+/// choice is not one that was offered, or a reason stands alone.
+fn accepted(result: &ElicitResult) -> Option<GivenAnswer> {
+    let choice = match field(result, "answer") {
+        Some(Value::String(words)) => GivenAnswer::parse(&words)?.choice,
+        Some(_) => return None,
+        None if field(result, "because").is_some() => return None,
+        None => Choice::Once,
+    };
+    Some(given(choice, result))
+}
+
+fn given(choice: Choice, result: &ElicitResult) -> GivenAnswer {
+    let because = match field(result, "because") {
+        Some(Value::String(words)) => Some(words),
+        _ => None,
+    };
+    GivenAnswer {
+        choice,
+        because,
+        quiet_for: None,
+        key: None,
     }
 }
 
-/// Answer of a person in the fields of a form. Accepting without a choice is `once`.
-fn given(result: &ElicitResult, answer: Answer) -> GivenAnswer {
-    let field = |name: &str| {
-        let content = serde_json::to_value(&result.content).ok()?;
-        let text = content.get(name)?.as_str()?.trim().to_owned();
-        (!text.is_empty()).then_some(text)
-    };
-    let chosen = field("answer").and_then(|words| GivenAnswer::parse(&words));
-    GivenAnswer {
-        choice: match answer {
-            Answer::Yes => chosen.map_or(Choice::Once, |given| given.choice),
-            Answer::No => Choice::No,
-        },
-        because: field("because"),
-        quiet_for: None,
-        key: None,
+/// Field of a form, unless it was left empty.
+fn field(result: &ElicitResult, name: &str) -> Option<Value> {
+    let content = serde_json::to_value(&result.content).ok()?;
+    match content.get(name)? {
+        Value::Null => None,
+        Value::String(words) if words.trim().is_empty() => None,
+        Value::String(words) => Some(words.trim().into()),
+        other => Some(other.clone()),
     }
 }
 
@@ -116,8 +141,25 @@ mod tests {
         assert_eq!(given(json!({"action": "accept"})), (Choice::Once, None));
         let no = json!({"action": "accept", "content": {"answer": "no", "because": "later"}});
         assert_eq!(given(no), (Choice::No, Some("later".into())));
+        let empty = json!({"action": "accept", "content": {"answer": "", "because": null}});
+        assert_eq!(given(empty), (Choice::Once, None));
         let declined = json!({"action": "decline", "content": {"answer": "always"}});
         assert_eq!(given(declined), (Choice::No, None));
+    }
+
+    #[test]
+    fn accepted_form_without_a_clear_yes_is_no_answer() {
+        for content in [
+            json!({"answer": "never"}),
+            json!({"answer": "nope"}),
+            json!({"answer": 5}),
+            json!({"answer": false}),
+            json!({"because": "too dangerous"}),
+        ] {
+            let reply = json!({"action": "accept", "content": content});
+            let unclear = Some(ElicitationReply::NoPerson);
+            assert_eq!(interpret_json(&reply), unclear, "{reply}");
+        }
     }
 
     fn plain(choice: Choice) -> ElicitationReply {

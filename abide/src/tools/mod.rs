@@ -47,7 +47,7 @@ pub(crate) use messages::subject as message_subject;
 pub(crate) use policy::{
     AnswerFault, CommandCaller, GivenAnswer, StartDecision, answer, not_started,
 };
-pub use question::{FormButtons, form_text, question_fields, question_text};
+pub use question::{FormButtons, form_text, question_fields, question_text, rules_added};
 pub(crate) use report::{
     in_seconds, leftovers, recount_output, refused_to_person, status as session_status,
     summary as session_summary,

@@ -33,6 +33,14 @@ pub fn form_text(question: &QuestionView, buttons: FormButtons) -> String {
     text(question, Some(buttons))
 }
 
+/// Rules that an answer adds, to be shown below a question. Empty if it adds none.
+pub fn rules_added(answer: &str, adds: &str) -> String {
+    match adds.trim() {
+        "" => String::new(),
+        rule => format!("  {answer} adds:\n    {}\n", rule.replace('\n', "\n    ")),
+    }
+}
+
 fn text(question: &QuestionView, buttons: Option<FormButtons>) -> String {
     if let Some(held) = question.state.held() {
         return command_question(question, held);
