@@ -15,6 +15,8 @@ use crate::client::{Client, ClientError, ResponseStream};
 use crate::http::frame::Frame;
 use abide_engine::clock::{SystemClock, pause, sleep_until};
 
+/// Path of the stream of events.
+const EVENTS: &str = "/v1/events?tails=true";
 /// Largest number of rows that are read of a list.
 const ROW_LIMIT: usize = 200;
 /// Number of messages that are read.
@@ -144,8 +146,15 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Starts the task that follows the events.
-    pub fn open(client: Client, all: bool) -> Self {
+    /// Starts the task that follows the events, and reads the lists. The stream of events is opened first, so that a person
+    /// counts as watching before anything is shown.
+    pub async fn open(client: Client, all: bool) -> Result<(Self, Lists), ClientError> {
+        let stream = match client.get_stream(EVENTS).await {
+            Ok(stream) => Some(stream),
+            Err(ClientError::Refused { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let lists = load(&client, all).await?;
         let (sender, updates) = mpsc::channel(QUEUE);
         let reload = Arc::new(Notify::new());
         let follower = Follower {
@@ -155,11 +164,12 @@ impl Feed {
             updates: sender,
             due: None,
         };
-        Feed {
+        let feed = Feed {
             updates,
             reload,
-            task: tokio::spawn(follower.follow()),
-        }
+            task: tokio::spawn(follower.follow(stream)),
+        };
+        Ok((feed, lists))
     }
 
     /// Requests that the lists are read again soon.
@@ -193,10 +203,13 @@ struct Follower {
 }
 
 impl Follower {
-    async fn follow(mut self) {
+    async fn follow(mut self, opened: Option<ResponseStream>) {
+        let mut opened = opened.map(Ok);
         loop {
-            let path = "/v1/events?tails=true";
-            let stream = self.client.get_stream(path).await;
+            let stream = match opened.take() {
+                Some(stream) => stream,
+                None => self.client.get_stream(EVENTS).await,
+            };
             let sent = match stream {
                 Ok(mut stream) => {
                     // Changes before the stream was open sent no event; they are found in the lists.

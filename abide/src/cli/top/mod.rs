@@ -44,10 +44,10 @@ pub async fn top(client: Client, args: TopArgs) -> Result<u8, CliError> {
             .next("run it at a terminal; `abide top --json` prints what it would show")
             .code(EXIT_ABIDE_ERROR)
     })?;
-    let lists = feed::load(&client, args.all).await?;
+    let (feed, lists) = Feed::open(client.clone(), args.all).await?;
     let model = Model::new(lists, SystemClock.now().wall.0);
     let view = TopView {
-        feed: Feed::open(client.clone(), args.all),
+        feed,
         screen: FullScreen::enter(terminal)?,
         requests: JoinSet::new(),
         keys: KeyDecoder::default(),
