@@ -40,6 +40,9 @@ pub struct SimpleCommand {
     /// An earlier command changes the meaning of names (`PATH`, an alias, a function), so that no rule can allow this
     /// one.
     pub names_changed: bool,
+    /// The command has the default of an expansion such as `${X:-push}`, so it runs with these words only for some values
+    /// of the variable. A rule that refuses it asks instead.
+    pub from_default: bool,
 }
 
 /// Redirection to or from a file.

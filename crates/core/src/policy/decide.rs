@@ -137,9 +137,13 @@ impl Policy {
                 instead: rule.instead.clone(),
                 person_only: rule.person_only,
             };
+            let action = match rule.action {
+                Action::Deny if command.from_default => Action::Ask,
+                action => action,
+            };
             return Part {
                 command: shown,
-                action: rule.action,
+                action,
                 reason: Some(reason),
             };
         }

@@ -36,6 +36,8 @@ const MAX_LEVELS: usize = 64;
 const MAX_SCRIPTS: usize = 8;
 /// Levels of scripts in which the values of variables are tried: each level reads its script twice.
 const MAX_EXPANDED: usize = 2;
+/// Levels of defaults in defaults, such as `${X:-${Y:-z}}`, that are put in their places.
+const MAX_DEFAULTS: usize = 4;
 /// Rounds of the parser, of about 100 steps each. Bounds the time for text that is hard to parse to some milliseconds.
 const MAX_ROUNDS: u32 = 6_000;
 
@@ -157,12 +159,13 @@ impl Reader {
         if scope.scripts > MAX_SCRIPTS {
             return Err(TOO_DEEP);
         }
-        let found = match tree(text) {
+        let quoted;
+        let (text, found) = match tree(text) {
             Err(NOT_SHELL) => {
-                let text = quoted_roots(text).ok_or(NOT_SHELL)?;
-                return walk::walk(self, &text, &tree(&text)?, scope);
+                quoted = quoted_roots(text).ok_or(NOT_SHELL)?;
+                (quoted.as_str(), tree(&quoted)?)
             }
-            found => found?,
+            found => (text, found?),
         };
         let names_changed = self.names_changed;
         walk::walk(self, text, &found, scope.clone())?;
@@ -170,8 +173,42 @@ impl Reader {
             for expanded in variables::expanded(text, &found) {
                 self.script_again(&expanded, scope.clone(), names_changed);
             }
+            self.script_with_defaults(text, &found, &scope, names_changed);
         }
         Ok(())
+    }
+
+    /// Adds the commands of a script that have the defaults of its expansions, such as `git push --force` for
+    /// `git push ${X:---force}`.
+    fn script_with_defaults(
+        &mut self,
+        text: &str,
+        found: &Tree,
+        scope: &Scope,
+        names_changed: bool,
+    ) {
+        let Some(mut text) = variables::with_defaults(text, found) else {
+            return;
+        };
+        let mut found = tree(&text);
+        // A default may have an expansion with a default of its own.
+        for _ in 1..MAX_DEFAULTS {
+            let Ok(outer) = &found else { break };
+            let Some(inner) = variables::with_defaults(&text, outer) else {
+                break;
+            };
+            text = inner;
+            found = tree(&text);
+        }
+        let Ok(found) = found else { return };
+        let count = self.commands.len();
+        self.script_again(&text, scope.clone(), names_changed);
+        for expanded in variables::expanded(&text, &found) {
+            self.script_again(&expanded, scope.clone(), names_changed);
+        }
+        for command in &mut self.commands[count..] {
+            command.from_default = true;
+        }
     }
 
     /// Adds the commands of a script that were not found without the values of its variables. One that cannot be read adds

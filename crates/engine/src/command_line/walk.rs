@@ -501,6 +501,7 @@ impl<'a> Walker<'a> {
             origin: self.origin.clone(),
             runs_code: None,
             names_changed: self.reader.names_changed || changed,
+            from_default: false,
         };
         let next = next_folder(&command, &self.reader.home);
         let changes = changes_meaning(&command);

@@ -438,6 +438,7 @@ pub(super) fn wrapped(
         origin: Origin::Wrapper(outer.program().unwrap_or_default()),
         runs_code: None,
         names_changed: outer.names_changed || changed,
+        from_default: false,
     };
     reader.add(inner, input, scope)
 }

@@ -198,6 +198,71 @@ fn p170_recursive_deletes_of_roots() {
 }
 
 #[test]
+fn default_of_an_expansion_counts_as_one_possible_value() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "rm ${O:--rf} /",
+            "rm ${O--rf} /",
+            "rm ${O:=-rf} /",
+            "rm ${O:+-rf} /",
+            "rm -rf ${D:-/}",
+            "git push ${F:---force}",
+            "git push \"${F:---force}\"",
+            "git ${C:-push} --force",
+            "git ${A:-${B:-push}} --force",
+            "git ${1:-push} --force",
+            "${P:-sudo} ls",
+            "sh -c \"${C:-sudo ls}\"",
+            "sh -c 'git ${C:-push} --force'",
+            "npm ${A:-publish}",
+            "c=${C:-push}; git $c --force",
+            ": \"${O:=-rf}\"; rm $O /",
+            "for x in ${L:-push}; do git $x --force; done",
+            "[ -d / ] && git push ${F:---force}",
+        ],
+    );
+    all(&builtin(), Action::Deny, &["rm -rf / ${X:-build}"]);
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "rm ${O:--f} file",
+            "rm -rf \"${X:-}/tmp/x\"",
+            "rm -rf \"${OUT:-build}\"",
+            "git push ${R:-origin} \"${B:-main}\"",
+            "git push ${F:+--force-with-lease}",
+            "npm ${A:-test}",
+            "echo \"${X:-git push --force; sudo ls}\"",
+            "cd ${DIR:-src} && make",
+            "mv \"$f\" \"${f%.txt}.md\"",
+            "echo ${X: -3} ${#X} ${X:1:2} ${X:?not set}",
+        ],
+    );
+}
+
+#[test]
+fn unknown_word_asks_only_if_the_text_has_the_words_of_a_rule() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &["read x <<< push; git $x --force"],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "git push $F",
+            "git $x --force",
+            "rm -f $FILE",
+            "echo $X",
+            "cd $DIR && make",
+        ],
+    );
+}
+
+#[test]
 fn built_in_rules_ask_before_what_cannot_be_undone() {
     all(
         &builtin(),
