@@ -93,8 +93,8 @@ impl Composition<'_> {
         }
     }
 
-    /// Uses the rest of the limit for lines behind the head and before the tail.
-    pub fn fill(&mut self) {
+    /// Adds lines behind the head and before the tail until the text has `max_chars` characters.
+    pub fn fill(&mut self, max_chars: usize) {
         let mut size = self.size();
         let mut more = [true, true];
         while self.head < self.tail && more != [false, false] {
@@ -115,7 +115,7 @@ impl Composition<'_> {
                 let after = size.saturating_add(entry.chars).saturating_sub(quoted);
                 if is_cut
                     || matches!(entry.what, Folded::Gap(_))
-                    || after > self.limit
+                    || after > max_chars
                     || entry.chars > self.tail_room
                 {
                     *more = false;
@@ -130,7 +130,7 @@ impl Composition<'_> {
             }
         }
         // A long line of the head that was cut takes what is left.
-        self.head_room += self.limit.saturating_sub(self.size());
+        self.head_room += max_chars.saturating_sub(self.size());
     }
 
     /// Text, what it leaves out, and that it is shortened.

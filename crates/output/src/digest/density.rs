@@ -1,7 +1,8 @@
 //! Density of an output: whether most of it is more than repetition.
 //!
-//! Dense output (source code, a diff, a table) is left out only as far as it is over the limit. Of repetitive output
-//! (a log, a long build), the important lines are enough, and the rest of the limit stays unused.
+//! Dense output (source code, a diff, a table, a listing of files) is left out only as far as it is over the limit. Of
+//! repetitive output (a log, a long build) that is much longer than the limit, the important lines are enough, and the
+//! rest of the limit stays unused.
 
 use super::fold::{Folded, Line};
 use super::line_shape::hash;
@@ -23,12 +24,30 @@ const SUCCESS: u64 = 1;
 /// Kind of all lines of a hex dump.
 const HEX_DUMP: u64 = 2;
 
+/// Number of characters of the mode of a file, such as `-rw-r--r--`.
+const MODE_CHARS: usize = 10;
+
+/// Repetition that most lines of an output are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repetition {
+    /// Most lines are more than repetition.
+    Dense,
+    /// Lines that say that something succeeded.
+    Passed,
+    /// Lines of a hex dump.
+    Bytes,
+    /// Other lines that begin alike, or that differ only in numbers.
+    Log,
+}
+
 /// Counts of kinds of lines.
 #[derive(Default)]
 pub struct Density {
     kinds: Vec<(u64, u32)>,
     lines: u64,
     repetitive: u64,
+    passed: u64,
+    bytes: u64,
 }
 
 impl Density {
@@ -51,6 +70,11 @@ impl Density {
         let Some(kind) = kind(line) else {
             return;
         };
+        match kind {
+            SUCCESS => self.passed += line.count,
+            HEX_DUMP => self.bytes += line.count,
+            _ => {}
+        }
         if self.kinds.is_empty() {
             self.kinds = vec![(0, 0); KINDS];
         }
@@ -64,15 +88,24 @@ impl Density {
         }
     }
 
-    /// Returns whether most lines are more than repetition.
-    pub fn is_dense(&self) -> bool {
-        self.repetitive * 2 < self.lines
+    /// Kind of repetition that most lines are.
+    pub fn repetition(&self) -> Repetition {
+        let is_most = |lines: u64| lines * 2 >= self.lines;
+        if !is_most(self.repetitive) {
+            Repetition::Dense
+        } else if is_most(self.passed) {
+            Repetition::Passed
+        } else if is_most(self.bytes) {
+            Repetition::Bytes
+        } else {
+            Repetition::Log
+        }
     }
 }
 
 /// Kind of a line. In a log or in a build, that is its first word; of indented lines, as in source code, and of
-/// those that begin with a count, the first two. Rows of a table are of one kind only if they differ in nothing but
-/// numbers. A line of JSON and one of numbers alone have no kind.
+/// those that begin with a count, the first two. Rows of a table, names and files in a listing are of one kind only if
+/// they differ in nothing but numbers. A line of JSON and one of numbers alone have no kind.
 fn kind(line: &Line) -> Option<u64> {
     let text = line.text[prefix_len(&line.text)..].trim_end();
     if is_success(text) {
@@ -81,10 +114,16 @@ fn kind(line: &Line) -> Option<u64> {
     if is_hex_dump(text) {
         return Some(HEX_DUMP);
     }
+    if is_listed_file(text) {
+        return Some(line.shape.without_numbers);
+    }
     let is_indented = text.starts_with([' ', '\t', '+', '-']);
     let (inner, indent) = without_gutter(text);
     if (is_indented && inner.starts_with('"')) || is_only_numbers(text) {
         return None;
+    }
+    if is_name(text) {
+        return Some(line.shape.without_numbers);
     }
     if is_indented || is_counter(inner) {
         return Some(begin_key(inner, indent));
@@ -108,4 +147,28 @@ fn is_only_numbers(text: &str) -> bool {
     let is_of_word =
         |byte: u8| byte >= 0x80 || (byte.is_ascii_alphabetic() && !byte.is_ascii_hexdigit());
     text.contains(|c: char| c.is_ascii_digit()) && !text.bytes().any(is_of_word)
+}
+
+/// Returns whether a line is a single word, such as a path of a listing, and neither a JSON record nor a place in a
+/// file; or a path behind numbers or a hash, as `du`, `wc` and `sha256sum` write it.
+fn is_name(text: &str) -> bool {
+    let mut words = text.split_ascii_whitespace();
+    let last = words.next_back().unwrap_or_default();
+    let mut before = words.peekable();
+    match before.peek() {
+        None => !last.is_empty() && !last.starts_with(['{', '[']) && !last.contains(':'),
+        Some(_) => last.contains('/') && before.all(is_only_numbers),
+    }
+}
+
+/// Returns whether a line begins with the mode of a file, as `ls -l` and `tar tv` write it.
+fn is_listed_file(text: &str) -> bool {
+    let mode = text.as_bytes().get(..MODE_CHARS).unwrap_or_default();
+    let is_of_mode = |(at, byte): (usize, &u8)| match at {
+        0 => b"-dlcbps".contains(byte),
+        1 | 4 | 7 => b"-r".contains(byte),
+        2 | 5 | 8 => b"-w".contains(byte),
+        _ => b"-xsStT".contains(byte),
+    };
+    !mode.is_empty() && mode.iter().enumerate().all(is_of_mode)
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::compose::Composition;
-use super::density::Density;
+use super::density::{Density, Repetition};
 use super::entry::{Amount, Entry};
 use super::fold::{FoldSink, Folded};
 use super::select::{Budget, Counts, Selector};
@@ -33,6 +33,13 @@ const BEGIN_CHARS: usize = 200;
 const HOLD_BYTES: usize = 2 << 20;
 /// Important lines that are held when others are dropped, as a multiple of the limit.
 const KEEP_TIMES: usize = 4;
+/// Length in percent of the limit, with repetitions folded, up to which repetitive output fills the limit.
+const FILL_PERCENT: usize = 110;
+/// The same for a hex dump.
+const FILL_BYTES_PERCENT: usize = 400;
+/// Characters of the limit that stay unused for each one over that length. Without it, one more line of output could
+/// take away most of the text.
+const FILL_LESS_TIMES: usize = 8;
 
 /// Lines of the text, as many as may be shown.
 pub struct Shortener {
@@ -43,6 +50,8 @@ pub struct Shortener {
     /// Number of characters and of bytes of these.
     chars: usize,
     held: usize,
+    /// Number of characters of all lines, with the dropped ones.
+    total_chars: usize,
     /// Number of bytes from which lines are dropped.
     prune_at: usize,
     crowded: bool,
@@ -63,6 +72,7 @@ impl Shortener {
             entries: Vec::new(),
             chars: 0,
             held: 0,
+            total_chars: 0,
             prune_at: HOLD_BYTES,
             crowded: false,
             density: Density::default(),
@@ -99,9 +109,7 @@ impl Shortener {
         text.quotes = selector.select(head..tail, self.budget(room), &self.counts);
         text.is_selected = true;
         text.add_gaps();
-        if self.density.is_dense() {
-            text.fill();
-        }
+        text.fill(self.fill_chars());
         text.compose()
     }
 
@@ -114,11 +122,26 @@ impl Shortener {
             outliers: share(14),
             warnings: share(30),
             mentions: share(16),
-            samples: match self.density.is_dense() {
-                true => 0,
-                false => share(12),
+            samples: match self.density.repetition() {
+                Repetition::Dense => 0,
+                _ => share(12),
             },
         }
+    }
+
+    /// Number of characters up to which the text is filled. Output that is only somewhat over the limit is left out only
+    /// as far as it is over, because lines of one kind can still be data. The longer repetitive output is, the less of
+    /// the rest of the limit is used.
+    fn fill_chars(&self) -> usize {
+        let percent = match self.density.repetition() {
+            Repetition::Dense => return self.limit,
+            Repetition::Passed => return 0,
+            Repetition::Bytes => FILL_BYTES_PERCENT,
+            Repetition::Log => FILL_PERCENT,
+        };
+        let over = self.total_chars.saturating_sub(self.limit * percent / 100);
+        self.limit
+            .saturating_sub(over.saturating_mul(FILL_LESS_TIMES))
     }
 
     fn head_room(&self) -> usize {
@@ -263,6 +286,7 @@ impl FoldSink for Shortener {
         self.density.count(&what);
         let mut entry = Entry::new(what);
         entry.after_hole = std::mem::take(&mut self.hole);
+        self.total_chars = self.total_chars.saturating_add(entry.chars);
         self.hold(entry);
         // The last line has no newline.
         self.crowded |= self.chars > self.limit + 1;

@@ -388,3 +388,109 @@ fn column_of_numbers_fills_the_limit() {
     let shown = text(rows.collect::<String>()).chars().count();
     assert!((9_500..=10_000).contains(&shown), "{shown}");
 }
+
+/// Number that looks random.
+fn scattered(n: u64) -> u64 {
+    n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 8
+}
+
+/// Whole lines of an output with about so many characters.
+fn lines_of(max: usize, line: impl Fn(u64) -> String) -> String {
+    let mut text = String::new();
+    for n in 1.. {
+        let line = line(n);
+        if text.len() + line.len() > max {
+            break;
+        }
+        text.push_str(&line);
+    }
+    text
+}
+
+/// Name of letters alone.
+fn name(n: u64) -> String {
+    let letter = |at: u32| char::from(b'a' + (scattered(n) / 26_u64.pow(at) % 26) as u8);
+    (0..5 + (n % 7) as u32).map(letter).collect()
+}
+
+fn path(n: u64) -> String {
+    format!("/usr/lib/x86_64-linux-gnu/lib{}.so.{}\n", name(n), n % 9)
+}
+
+fn listed_file(n: u64) -> String {
+    let (name, size) = (name(n), scattered(n) % 900_000);
+    format!(
+        "-rwxr-xr-x 1 root root {size:7} Mar  {} 2024 {name}\n",
+        1 + n % 9
+    )
+}
+
+fn file_with_size(n: u64) -> String {
+    format!(
+        "{}\t/usr/lib/{}/{}\n",
+        scattered(n) % 9_000,
+        name(n / 9),
+        name(n)
+    )
+}
+
+fn row_of_bytes(n: u64) -> String {
+    let word = |at: u64| format!("{:04x}", scattered(n * 8 + at) % 65_536);
+    let words: Vec<_> = (0..8).map(word).collect();
+    format!(
+        "{:08x}: {}  ..q.w.{}\n",
+        n * 16,
+        words.join(" "),
+        &name(n)[..4]
+    )
+}
+
+fn few_words(n: u64) -> String {
+    let words = ["kettle", "teapot", "harbour", "window", "garden"];
+    let word = |at: u64| words[(scattered(n * 8 + at) % 5) as usize];
+    let words: Vec<_> = (0..3 + n % 5).map(word).collect();
+    format!("{}\n", words.join(" "))
+}
+
+#[test]
+fn output_that_is_somewhat_over_the_limit_fills_it() {
+    let kinds = [path, listed_file, file_with_size, row_of_bytes, few_words];
+    for (at, line) in kinds.into_iter().enumerate() {
+        for (length, max) in [(10_150, 10_000), (10_900, 10_000), (54_000, 50_000)] {
+            let input = lines_of(length, line);
+            assert!(input.len() > max, "{}", input.len());
+            let digested = digest(input.as_bytes(), &limits(max));
+            let shown = digested.text.chars().count();
+            assert!(shown > max - 250, "kind {at}, {length} for {max}: {shown}");
+            assert!(shown <= max, "kind {at}, {length} for {max}: {shown}");
+            let first: Vec<_> = input.lines().take(30).collect();
+            assert!(digested.text.starts_with(&first.join("\n")));
+            assert!(digested.text.ends_with(input.lines().last().unwrap()));
+        }
+    }
+}
+
+#[test]
+fn listing_and_hex_dump_fill_the_limit_at_several_times_its_length() {
+    for line in [path, listed_file, file_with_size, row_of_bytes] {
+        let shown = text(lines_of(35_000, line)).chars().count();
+        assert!((9_750..=10_000).contains(&shown), "{shown}: {}", line(1));
+    }
+    for line in [path, listed_file, file_with_size] {
+        let shown = text(lines_of(500_000, line)).chars().count();
+        assert!((9_750..=10_000).contains(&shown), "{shown}: {}", line(1));
+    }
+}
+
+/// One more line of output does not take away most of the text.
+#[test]
+fn longer_repetitive_output_uses_less_of_the_limit_little_by_little() {
+    let shown = |length| text(lines_of(length, few_words)).chars().count();
+    let mut before = shown(10_900);
+    for length in (10_950..13_000).step_by(50) {
+        let now = shown(length);
+        assert!(now + 1_000 > before, "{length}: {now} after {before}");
+        before = now;
+    }
+    assert!(before < 6_000, "{before}");
+}
