@@ -103,9 +103,12 @@ async fn written(
     let (names, streams): (&[&str], _) = match command.kind {
         Kind::Shell => (
             &["stdout", "stderr"],
-            part.two_streams(command.output).await.into(),
+            part.two_streams(command.output, &facts.mask).await.into(),
         ),
-        Kind::Execute => (&["output"], vec![part.one_stream(command.output).await]),
+        Kind::Execute => (
+            &["output"],
+            vec![part.one_stream(command.output, &facts.mask).await],
+        ),
     };
     let mut notes = Vec::new();
     for (name, stream) in names.iter().zip(&streams) {

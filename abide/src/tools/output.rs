@@ -10,6 +10,7 @@ use abide_core::{Millis, Mono};
 use abide_engine::SessionView;
 use abide_engine::clock::SystemClock;
 use abide_output::digest::{Digest, Digested, Gap, Limits};
+use abide_output::mask::Mask;
 use abide_session::accelerator::Accelerator;
 use abide_session::log::{Log, Next, Stream};
 
@@ -24,6 +25,10 @@ const READ_AT_ONCE: usize = 256 << 10;
 /// Beyond it only the last [`TAIL_BYTES`] bytes are read; the bytes between are counted, not read.
 const DIGEST_TIME: Millis = Millis(10);
 const TAIL_BYTES: u64 = 512 << 10;
+/// Bytes of a stream that are searched for secrets at once.
+const MASK_AT_ONCE: usize = 64 << 10;
+/// Bytes at the end of a stream that may be the begin of a secret. Of a longer secret a part may be shown.
+const SECRET_BYTES: usize = 4 << 10;
 
 /// Amount and form of the output that a call wants.
 #[derive(Clone, Copy)]
@@ -84,18 +89,19 @@ impl Part {
         self.reading.end == self.reading.from.offset()
     }
 
-    /// Both streams, each digested. A terminal has one stream, which counts as stdout.
-    pub async fn two_streams(&mut self, limits: OutputLimits) -> [Output; 2] {
+    /// Both streams, each digested. A terminal has one stream, which counts as stdout. The secrets of the mask are
+    /// replaced before the digest may cut them.
+    pub async fn two_streams(&mut self, limits: OutputLimits, mask: &Mask) -> [Output; 2] {
         if self.pty {
-            return [self.one_stream(limits).await, Output::default()];
+            return [self.one_stream(limits, mask).await, Output::default()];
         }
-        self.digest([Some(Stream::Stdout), Some(Stream::Stderr)], limits)
+        self.digest([Some(Stream::Stdout), Some(Stream::Stderr)], limits, mask)
             .await
     }
 
-    /// Both streams, digested in the order of arrival.
-    pub async fn one_stream(&mut self, limits: OutputLimits) -> Output {
-        let [output] = self.digest([None], limits).await;
+    /// Both streams, digested in the order of arrival, with the secrets of the mask replaced.
+    pub async fn one_stream(&mut self, limits: OutputLimits, mask: &Mask) -> Output {
+        let [output] = self.digest([None], limits, mask).await;
         output
     }
 
@@ -110,6 +116,7 @@ impl Part {
         &mut self,
         streams: [Option<Stream>; N],
         limits: OutputLimits,
+        mask: &Mask,
     ) -> [Output; N] {
         if let Some(fault) = self.fault.take() {
             return unreadable(fault);
@@ -125,9 +132,10 @@ impl Part {
             ..Limits::default()
         };
         if reading.end <= READ_ON_THE_SPOT {
-            return reading.digested(streams, limits);
+            return reading.digested(streams, limits, mask);
         }
-        tokio::task::spawn_blocking(move || reading.digested(streams, limits))
+        let mask = mask.clone();
+        tokio::task::spawn_blocking(move || reading.digested(streams, limits, &mask))
             .await
             .unwrap_or_else(|fault| unreadable(io::Error::other(fault)))
     }
@@ -149,6 +157,75 @@ struct StreamDigest {
     only: Option<Stream>,
     digest: Digest,
     bytes: u64,
+    mask: Mask,
+    /// Bytes that the digest has not been given yet, because a secret at their end may be incomplete.
+    held: Vec<u8>,
+    /// Newlines of other streams, with the number of held bytes before them.
+    other_lines: Vec<(usize, u64)>,
+}
+
+impl StreamDigest {
+    /// Takes the next bytes. Returns the number of newlines in them.
+    fn push(&mut self, bytes: &[u8]) -> u64 {
+        self.bytes += bytes.len() as u64;
+        if !self.mask.has_secrets() {
+            return self.digest.push(bytes);
+        }
+        self.held.extend_from_slice(bytes);
+        if self.held.len() >= MASK_AT_ONCE {
+            self.release(self.held.len() - SECRET_BYTES);
+        }
+        memchr::memchr_iter(b'\n', bytes).count() as u64
+    }
+
+    /// Notes that another stream has these newlines here.
+    fn other_lines(&mut self, newlines: u64) {
+        if self.held.is_empty() {
+            self.digest.other_lines(newlines);
+        } else if newlines > 0 {
+            self.other_lines.push((self.held.len(), newlines));
+        }
+    }
+
+    /// Gives the digest all held bytes.
+    fn flush(&mut self) {
+        self.release(self.held.len());
+    }
+
+    /// Gives the digest the first `limit` held bytes with their secrets masked, or fewer if a secret lies over the
+    /// limit.
+    fn release(&mut self, mut limit: usize) {
+        let mut secrets = self.mask.find_secrets(&self.held);
+        let cut = (secrets.iter()).find(|(place, _)| place.start < limit && limit < place.end);
+        limit = cut.map_or(limit, |(place, _)| place.start);
+        secrets.retain(|(place, _)| place.end <= limit);
+        let mut secrets = secrets.into_iter().peekable();
+        let mut lines = self.other_lines.iter().copied().peekable();
+        let mut at = 0;
+        while at < limit {
+            let secret = secrets.peek().map_or(limit, |(place, _)| place.start);
+            let line = lines.peek().map_or(limit, |(before, _)| *before);
+            let next = secret.min(line).min(limit);
+            if at < next {
+                self.digest.push(&self.held[at..next]);
+                at = next;
+            }
+            if let Some((_, newlines)) = lines.next_if(|(before, _)| *before <= at) {
+                self.digest.other_lines(newlines);
+            } else if let Some((place, name)) = secrets.next_if(|(place, _)| place.start <= at) {
+                self.digest.push(format!("[masked:{name}]").as_bytes());
+                at = place.end;
+            }
+        }
+        while let Some((_, newlines)) = lines.next_if(|(before, _)| *before <= limit) {
+            self.digest.other_lines(newlines);
+        }
+        self.held.drain(..limit);
+        self.other_lines.retain(|(before, _)| *before > limit);
+        for (before, _) in &mut self.other_lines {
+            *before -= limit;
+        }
+    }
 }
 
 /// Digests of the streams of one log, which are fed together: each line has its number in the whole log, as in a search.
@@ -163,16 +240,16 @@ impl StreamDigests {
         let mut newlines = 0;
         let takes = |of: &StreamDigest| of.only.is_none_or(|only| only == stream);
         for of in self.streams.iter_mut().filter(|of| takes(of)) {
-            newlines = of.digest.push(bytes);
-            of.bytes += bytes.len() as u64;
+            newlines = of.push(bytes);
         }
         for of in self.streams.iter_mut().filter(|of| !takes(of)) {
-            of.digest.other_lines(newlines);
+            of.other_lines(newlines);
         }
     }
 
     fn gap(&mut self, gap: Gap) {
         for of in &mut self.streams {
+            of.flush();
             of.digest.gap(gap);
         }
         if let Gap::Dropped(bytes) = gap {
@@ -186,6 +263,7 @@ impl Reading {
         self,
         streams: [Option<Stream>; N],
         mut limits: Limits,
+        mask: &Mask,
     ) -> [Output; N] {
         let from = self.from.offset();
         limits.lines_before = self.lines_before();
@@ -193,6 +271,9 @@ impl Reading {
             only,
             digest: Digest::new(&limits),
             bytes: 0,
+            mask: mask.clone(),
+            held: Vec::new(),
+            other_lines: Vec::new(),
         };
         let mut digests = StreamDigests {
             streams: streams.into_iter().map(digest).collect(),
@@ -231,12 +312,13 @@ impl Reading {
         streams.map(|_| outputs.next().unwrap_or_default())
     }
 
-    fn finished(&self, of: StreamDigest, dropped: u64) -> Digested {
+    fn finished(&self, mut of: StreamDigest, dropped: u64) -> Digested {
         if of.bytes == 0 {
             // It is not known which stream the dropped bytes belonged to. A stream without any bytes reports
             // none missing.
             return Digested::default();
         }
+        of.flush();
         let mut digested = of.digest.finish();
         // The newline of a line that was returned before is no line of its own.
         if self.from.is_within_line() && digested.text.starts_with('\n') {

@@ -516,6 +516,29 @@ fn secrets_of_the_call_are_masked() {
 }
 
 #[test]
+fn secrets_that_a_shortened_output_would_cut_are_masked() {
+    with_engine(|engine| async move {
+        let env = json!({"API_KEY": "supersecretvalue123"});
+        // More than is searched at once, and little.
+        for times in [12, 20_000] {
+            let command = format!("printf \"$API_KEY%.0s\" $(seq {times})");
+            for tool in ["shell", "execute_command"] {
+                for raw in [false, true] {
+                    let arguments =
+                        json!({"command": command, "env": env, "max_output": 200, "raw": raw});
+                    let result = engine.call(tool, arguments).await;
+                    let said = &result.text;
+                    assert!(said.contains("[masked:API_"), "{said}");
+                    for part in ["supersec", "value123"] {
+                        assert!(!said.contains(part), "{tool}, raw: {raw}: {said}");
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn secrets_of_the_call_stay_masked_in_later_reads() {
     with_engine(|engine| async move {
         for tool in ["shell", "execute_command"] {

@@ -321,6 +321,19 @@ fn a_secret_that_was_given_is_not_shown() {
 }
 
 #[test]
+fn secret_in_the_title_of_a_terminal_is_masked() {
+    with_engine(|engine| async move {
+        let env = json!({"env": {"API_TOKEN": "correct-horse-battery"}});
+        let command = r#"printf '\033]2;%s\007up\n' "$API_TOKEN"; sleep 100"#;
+        let session = engine.start(command, env).await;
+        let seen = session.shows("title: ").await;
+        assert!(!seen.text.contains("correct"), "{}", seen.text);
+        assert_eq!(fact(&seen, "title"), json!("[masked:API_TOKEN]"));
+        session.kill().await;
+    });
+}
+
+#[test]
 fn s22_files_of_a_session_are_private_to_their_owner() {
     with_engine(|engine| async move {
         let session = engine.start("echo up; sleep 100", json!({})).await;

@@ -411,6 +411,45 @@ fn slow_check_is_repeated_when_the_other_members_hold() {
 }
 
 #[test]
+fn secrets_in_what_a_condition_has_seen_are_masked() {
+    let abide = Abide::started();
+    let token = format!("ghp_{}", "aB3d".repeat(9));
+    let env = json!({"API_KEY": "supersecretvalue123"});
+    let command = "echo \"tok $API_KEY\"; sleep 1000";
+    let start = json!({"action": "start", "command": command, "env": env});
+    let session = call(&abide, "terminal_session", start)["session_id"].clone();
+    let (plain, coloured) = (abide.path("plain"), abide.path("coloured"));
+    fs::write(&plain, format!("is {token}\n")).expect("a file");
+    fs::write(&coloured, format!("\x1b[31m{token}\x1b[0m\n")).expect("a file");
+    let cat = format!("cat {}", coloured.display());
+    for (until, shown) in [
+        (
+            json!({"session": session, "output": "^tok .*"}),
+            "tok [masked:API_KEY]",
+        ),
+        (
+            json!({"file": plain, "matches": "^is .*"}),
+            "is [masked:github_token]",
+        ),
+        // The match ends within the token.
+        (
+            json!({"file": plain, "matches": "^is .{12}"}),
+            "is [masked:github_token]",
+        ),
+        (json!({"command": cat}), ": [masked:github_token]"),
+    ] {
+        let result = held_at_once(&abide, until);
+        for field in ["seen", "text"] {
+            let said = result[field].as_str().expect("text");
+            assert!(said.contains(shown), "{said}");
+        }
+        let said = result.to_string();
+        assert!(!said.contains("supersecret"), "{said}");
+        assert!(!said.contains("aB3d"), "{said}");
+    }
+}
+
+#[test]
 fn patterns_match_single_lines() {
     let abide = Abide::started();
     let arguments = json!({"command": "printf 'almost ready\\r\\nready\\r\\nmore\\r\\n'"});

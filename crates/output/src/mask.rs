@@ -4,6 +4,7 @@
 //! A format must be unambiguous, so that hashes, UUIDs and encoded data stay, which a model needs.
 //! Masking is no security boundary: a secret that a command encodes is not found.
 
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use aho_corasick::AhoCorasick;
@@ -92,6 +93,60 @@ impl Mask {
             }
         }
         text
+    }
+
+    /// Returns whether there are secrets besides tokens of known formats.
+    pub fn has_secrets(&self) -> bool {
+        !self.secrets.is_empty()
+    }
+
+    /// Byte ranges of the secrets in output, in order, with their names; without tokens of known formats.
+    pub fn find_secrets(&self, output: &[u8]) -> Vec<(Range<usize>, &str)> {
+        if let Ok(text) = std::str::from_utf8(output) {
+            return self.secrets.find(text);
+        }
+        // One character for each invalid byte, so that the offsets stay. No variable contains it.
+        let mut text = String::with_capacity(output.len());
+        for chunk in output.utf8_chunks() {
+            text.push_str(chunk.valid());
+            text.extend(std::iter::repeat_n('\0', chunk.invalid().len()));
+        }
+        self.secrets.find(&text)
+    }
+
+    /// Part of a text with its secrets replaced. A secret that lies over an end of the part is replaced too, so that
+    /// no piece of it is shown. The ends of the part are character boundaries.
+    pub fn apply_to_part(&self, text: &str, part: Range<usize>) -> String {
+        let mut secrets = self.secrets.find(text);
+        if HINTS.is_match(text) {
+            for (format, name) in FORMATS.iter() {
+                secrets.extend(format.captures_iter(text).map(|found| {
+                    let whole = found.get_match().range();
+                    let start = found.name("lead").map_or(whole.start, |lead| lead.end());
+                    let end = found.name("trail").map_or(whole.end, |trail| trail.start());
+                    (start..end, *name)
+                }));
+            }
+        }
+        // Of several at a place the first is named: a known secret, or the most specific format.
+        secrets.sort_by_key(|(place, _)| place.start);
+        let mut hidden = String::new();
+        let mut shown = part.start;
+        for (place, name) in secrets {
+            if place.end <= shown || place.start >= part.end {
+                continue;
+            }
+            // One that overlaps the one before has no name of its own.
+            if place.start >= shown || hidden.is_empty() {
+                hidden.push_str(&text[shown..place.start.max(shown)]);
+                hidden.push_str(&format!("[masked:{name}]"));
+            }
+            shown = place.end;
+        }
+        if shown < part.end {
+            hidden.push_str(&text[shown..part.end]);
+        }
+        hidden
     }
 
     fn without_secrets(&self, text: String) -> String {
@@ -292,6 +347,41 @@ mod tests {
         let key =
             "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabcd\n-----END RSA PRIVATE KEY-----\nrest";
         assert_eq!(masked(key), "[masked:private_key]\nrest");
+    }
+
+    #[test]
+    fn secrets_are_found_between_invalid_bytes() {
+        let mask = knowing(&[("API_KEY", "supersecretvalue123")]);
+        let found = mask.find_secrets(b"\xff\xe2\x82 supersecretvalue123\xff");
+        assert_eq!(found, [(4..23, "API_KEY")]);
+    }
+
+    #[test]
+    fn secrets_over_the_ends_of_a_part_are_masked_as_a_whole() {
+        let mask = knowing(&[("API_KEY", "supersecretvalue123")]);
+        let token = format!("ghp_{}", "aB3d".repeat(9));
+        let text = format!("é supersecretvalue123 and {token} end");
+        for (first, last, shown) in [
+            (
+                "é",
+                "end",
+                "é [masked:API_KEY] and [masked:github_token] end",
+            ),
+            (
+                "secret",
+                "ghp",
+                "[masked:API_KEY] and [masked:github_token]",
+            ),
+            ("secret", "value", "[masked:API_KEY]"),
+            (" and", "and ", " and "),
+        ] {
+            let start = text.find(first).expect("a place");
+            let end = text.find(last).expect("a place") + last.len();
+            assert_eq!(mask.apply_to_part(&text, start..end), shown);
+        }
+        let bearer = format!("Bearer {token}");
+        let shown = mask.apply_to_part(&bearer, 0..12);
+        assert_eq!(shown, "Bearer [masked:github_token]");
     }
 
     #[test]

@@ -36,7 +36,10 @@ impl ActionRunner {
         let whole: Vec<String> = whole.collect();
         let ended = (!view.is_running()).then_some(view.id);
         let summary = report::summary(&view, view.is_running());
-        let result = self.result_of(&view, summary, text, activity, action(&seen, whole));
+        let title = seen.title.as_deref();
+        let title = title.map(|title| self.mask(&view, screen_line(title)));
+        let action = action(&seen, whole, title);
+        let result = self.result_of(&view, summary, text, activity, action);
         Ok(FinishedCall::from(result).reporting_end_of(ended))
     }
 
@@ -84,7 +87,8 @@ fn about(seen: &Snapshot) -> String {
     words
 }
 
-fn action(seen: &Snapshot, screen: Vec<String>) -> ActionResult {
+/// Fields of a screen, of which the rows and the title are masked already.
+fn action(seen: &Snapshot, screen: Vec<String>, title: Option<String>) -> ActionResult {
     ActionResult::Screen {
         screen,
         cursor_row: seen.cursor.row + 1,
@@ -92,7 +96,7 @@ fn action(seen: &Snapshot, screen: Vec<String>) -> ActionResult {
         cursor_visible: seen.cursor.visible,
         cols: seen.size.cols,
         rows: seen.size.rows,
-        title: seen.title.as_deref().map(screen_line),
+        title,
         alternate_screen: seen.alternate,
         bracketed_paste: seen.modes.bracketed_paste,
         application_cursor: seen.modes.application_cursor,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use abide_core::session::StartedBy;
 use abide_core::{End, Exit};
 use abide_output::mask::Mask;
+use anstream::adapter::strip_str;
 
 use super::condition::Command;
 use super::{Observation, Observations, ProbeContext, TryResult};
@@ -67,11 +68,12 @@ pub(super) async fn try_once(
     }
 }
 
-/// Text on one line, shortened, without tokens of known formats: timers tell it to their agents.
+/// Text on one line, shortened, without control sequences and tokens of known formats: timers tell it to their agents.
 fn shown(text: &str) -> String {
     const MAX_CHARS: usize = 120;
+    // A colour would hide where a token begins.
     let clean: String = Mask::default()
-        .apply(text.to_owned())
+        .apply(strip_str(text).to_string())
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();

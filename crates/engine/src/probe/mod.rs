@@ -23,6 +23,7 @@ use abide_core::fleet::MachineId;
 use abide_core::session::StartedBy;
 use abide_core::timer::{self, Until};
 use abide_core::{Agent, Conversation, Event, Key, SessionId, TimerId, Wall};
+use abide_output::mask::Mask;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -341,14 +342,14 @@ impl Observations {
     fn set_if_empty(&self, what: impl FnOnce() -> String) {
         let mut seen = lock(&self.seen);
         if let Some(slot) = seen.get_mut(self.first).filter(|slot| slot.is_empty()) {
-            *slot = what();
+            *slot = without_tokens(what());
         }
     }
 
     fn set(&self, what: impl Into<String>) {
         let mut seen = lock(&self.seen);
         if let Some(slot) = seen.get_mut(self.first) {
-            *slot = what.into();
+            *slot = without_tokens(what.into());
         }
     }
 
@@ -359,6 +360,12 @@ impl Observations {
             first: self.first + leaves,
         }
     }
+}
+
+/// Description with tokens of known formats masked: timers, messages and fields show it. The secrets of a session are
+/// masked where its output is read.
+fn without_tokens(text: String) -> String {
+    Mask::default().apply(text)
 }
 
 /// Description of what was observed, and the simple conditions by which it holds.
@@ -399,36 +406,46 @@ fn until_decided<'a>(
 ) -> BoxFuture<'a, Decided<'a>> {
     Box::pin(async move {
         let services = context.services;
-        let seen = match condition {
+        let decided = match condition {
             Condition::Port {
                 host,
                 port,
                 every_ms,
-            } => {
-                port::until_open(host.as_deref(), *port, *every_ms, context, &observations).await?
-            }
+            } => port::until_open(host.as_deref(), *port, *every_ms, context, &observations).await,
             Condition::Url(condition) => {
-                url::until_answers(condition, context, &observations).await?
+                url::until_answers(condition, context, &observations).await
             }
             Condition::File(condition) => {
-                file::until_holds(condition, services, &observations).await
+                Ok(file::until_holds(condition, services, &observations).await)
             }
             Condition::Session { session, want } => {
-                session::until_holds(*session, want, services, &observations).await?
+                session::until_holds(*session, want, services, &observations).await
             }
             Condition::SessionElsewhere { session, machine } => {
                 let machine = MachineId(*machine);
-                session::until_ended_elsewhere(*session, machine, services, &observations).await
+                Ok(
+                    session::until_ended_elsewhere(*session, machine, services, &observations)
+                        .await,
+                )
             }
             Condition::Command(condition) => {
-                command::until_succeeds(condition, context, &observations).await
+                Ok(command::until_succeeds(condition, context, &observations).await)
             }
             Condition::Any(parts) => return until_any_holds(parts, context, &observations).await,
             Condition::All(parts) => return until_all_hold(parts, context, &observations).await,
         };
         let place = observations.first;
         let by = vec![LeafCondition { condition, place }];
-        Ok(Satisfied { seen, by })
+        match decided {
+            Ok(seen) => Ok(Satisfied {
+                seen: without_tokens(seen),
+                by,
+            }),
+            Err(impossible) => Err(Impossible {
+                reason: without_tokens(impossible.reason),
+                ..impossible
+            }),
+        }
     })
 }
 

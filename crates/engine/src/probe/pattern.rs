@@ -1,6 +1,9 @@
 //! Patterns for files, output of sessions and bodies of answers. They match line by line, as with `grep`: `^` and `$`
 //! are the begin and end of a line, with any line ending.
 
+use std::ops::Range;
+
+use abide_output::mask::Mask;
 use regex::bytes::{Regex, RegexBuilder};
 
 /// Maximum size of a compiled pattern.
@@ -17,6 +20,16 @@ pub fn pattern(text: &str) -> Result<Regex, regex::Error> {
         .crlf(true)
         .size_limit(SIZE)
         .build()
+}
+
+/// Text of a place, with its secrets masked. The surroundings tell of a secret that lies over an end of the place.
+pub(super) fn masked(text: &[u8], place: Range<usize>, mask: &Mask) -> String {
+    let from = place.start.saturating_sub(OVERLAP);
+    let to = place.end.saturating_add(OVERLAP).min(text.len());
+    let [before, found, after] = [from..place.start, place.start..place.end, place.end..to]
+        .map(|part| String::from_utf8_lossy(&text[part]));
+    let part = before.len()..before.len() + found.len();
+    mask.apply_to_part(&format!("{before}{found}{after}"), part)
 }
 
 /// End of a growing text, as far back as a match may still begin.
@@ -41,14 +54,15 @@ impl Window {
         &mut self.text
     }
 
+    /// Text of the first match, with tokens of known formats masked.
     pub fn find(&self, pattern: &Regex) -> Option<String> {
         let from = usize::from(self.cut).min(self.text.len());
         let found = pattern.find_at(&self.text, from)?;
-        Some(String::from_utf8_lossy(found.as_bytes()).into_owned())
+        Some(masked(&self.text, found.range(), &Mask::default()))
     }
 
-    /// Line of the first match, as far as it is there.
-    pub fn find_line(&self, pattern: &Regex) -> Option<String> {
+    /// Line of the first match, as far as it is there, with its secrets masked.
+    pub fn find_line(&self, pattern: &Regex, mask: impl FnOnce() -> Mask) -> Option<String> {
         let from = usize::from(self.cut).min(self.text.len());
         let found = pattern.find_at(&self.text, from)?;
         let before = memchr::memrchr(b'\n', &self.text[..found.start()]);
@@ -62,7 +76,7 @@ impl Window {
             begin
         };
         let end = end.min((begin + LINE_BYTES).max(found.end()));
-        let line = String::from_utf8_lossy(&self.text[begin..end]);
+        let line = masked(&self.text, begin..end, &mask());
         Some(line.trim_end_matches('\r').to_owned())
     }
 
@@ -110,7 +124,7 @@ mod tests {
             let mut window = Window::default();
             window.end().extend_from_slice(text.as_bytes());
             assert_eq!(
-                window.find_line(&pattern).as_deref(),
+                window.find_line(&pattern, Mask::default).as_deref(),
                 Some(line),
                 "{text:?}"
             );
@@ -118,8 +132,35 @@ mod tests {
         let mut window = Window::default();
         window.end().extend_from_slice(&[b'x'; 600]);
         window.end().extend_from_slice(b" READY now");
-        let line = window.find_line(&pattern);
+        let line = window.find_line(&pattern, Mask::default);
         assert_eq!(line.as_deref(), Some("READY now"));
+    }
+
+    #[test]
+    fn token_that_a_match_cuts_is_masked() {
+        let mut window = Window::default();
+        let token = format!("ghp_{}", "aB3d".repeat(9));
+        window
+            .end()
+            .extend_from_slice(format!("is {token}\n").as_bytes());
+        for (words, shown) in [
+            ("is .*", "is [masked:github_token]"),
+            ("is ghp_.{20}", "is [masked:github_token]"),
+            ("aB3d", "[masked:github_token]"),
+        ] {
+            let pattern = pattern(words).expect("a pattern");
+            assert_eq!(window.find(&pattern).as_deref(), Some(shown), "{words}");
+        }
+        // The limit of a long line lies within the token.
+        let mut window = Window::default();
+        let filler = "x".repeat(LINE_BYTES - 20);
+        let line = format!("READY {filler} {token}\n");
+        window.end().extend_from_slice(line.as_bytes());
+        let pattern = pattern("READY").expect("a pattern");
+        assert_eq!(
+            window.find_line(&pattern, Mask::default),
+            Some(format!("READY {filler} [masked:github_token]"))
+        );
     }
 
     #[test]

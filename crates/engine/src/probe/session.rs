@@ -1,10 +1,13 @@
 //! Probe for a session that has ended or written a certain output.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::fleet::MachineId;
 use abide_core::{Ending, SessionId, TimerId, Wall};
+use abide_output::mask::Mask;
+use abide_output::secret_fingerprints::SecretFingerprints;
 use anstream::adapter::StripBytes;
 use futures_util::future::BoxFuture;
 use regex::bytes::Regex;
@@ -15,6 +18,7 @@ use super::pattern::{Window, pattern};
 use super::{Impossible, Observations, ProbeServices};
 use crate::clock::pause;
 use crate::keepers::Follower;
+use abide_session::folder;
 use abide_session::log::{Log, Piece, Pieces};
 
 /// Access to sessions.
@@ -103,7 +107,8 @@ pub(super) async fn until_holds(
             observations.set(format!("{session} has not ended"));
             let how = sessions.ended(session).await;
             let how = how.unwrap_or_else(|| "it is no longer known".into());
-            let seen = format!("{session} has ended: {how}");
+            let mask = mask_of(&sessions.folder(session));
+            let seen = mask.apply(format!("{session} has ended: {how}"));
             observations.set(seen.as_str());
             Ok(seen)
         }
@@ -131,6 +136,15 @@ pub(super) async fn until_ended_elsewhere(
     let seen = format!("{session} has ended: {}", how.await);
     observations.set(seen.as_str());
     seen
+}
+
+/// Mask for the secrets that the session in this folder was given, as its record has them.
+fn mask_of(folder: &Path) -> Mask {
+    let meta = folder::read_meta(folder).ok().flatten();
+    meta.map_or_else(Mask::default, |meta| {
+        let secrets = SecretFingerprints::from_bytes(&meta.launch.secret_fingerprints);
+        Mask::of(Arc::new(secrets))
+    })
 }
 
 /// Waits until the output matches, or is complete without a match.
@@ -199,7 +213,7 @@ fn impossible(session: SessionId, pattern: &Regex, sessions: &dyn Sessions) -> I
             ended_sessions: Vec::new(),
         },
         Some(end) => {
-            let how = &end.how;
+            let how = mask_of(&sessions.folder(session)).apply(end.how.clone());
             let pattern = pattern.as_str();
             let reason = end.with_output(format!(
                 "{session} has ended, {how}, without output that matches {pattern:?}"
@@ -221,6 +235,7 @@ const PORTION_SIZE: u64 = 1 << 20;
 
 /// Position of the search in a session's output.
 struct OutputReader {
+    folder: PathBuf,
     pieces: Pieces,
     strip: StripBytes,
     window: Window,
@@ -229,7 +244,7 @@ struct OutputReader {
 
 /// Result of searching a portion.
 enum ReadOutcome {
-    /// This line matches.
+    /// This line matches. Its secrets are masked.
     Match(String),
     /// No match, and there may be more output.
     More,
@@ -242,6 +257,7 @@ enum ReadOutcome {
 impl OutputReader {
     fn of(folder: &Path) -> Self {
         OutputReader {
+            folder: folder.to_owned(),
             pieces: Log::open(folder).pieces(0, None),
             strip: StripBytes::new(),
             window: Window::default(),
@@ -281,7 +297,7 @@ impl OutputReader {
             for part in self.strip.strip_next(&chunk.bytes) {
                 self.window.end().extend_from_slice(part);
             }
-            if let Some(line) = self.window.find_line(pattern) {
+            if let Some(line) = self.window.find_line(pattern, || mask_of(&self.folder)) {
                 return ReadOutcome::Match(line);
             }
             self.window.slide();

@@ -3,14 +3,15 @@
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
+use abide_output::mask::Mask;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::{Request, header};
-use regex::bytes::{Match, Regex};
+use regex::bytes::Regex;
 
 use super::condition::Url;
-use super::pattern::{OVERLAP, pattern};
+use super::pattern::{OVERLAP, masked, pattern};
 use super::{Impossible, Observations, ProbeContext, port, port_candidates};
 use crate::clock::pause;
 use crate::web::{Address, Answer, USER_AGENT, Web, WebFault};
@@ -128,7 +129,7 @@ async fn request(condition: &Url, web: &Web) -> Result<Answer, WebFault> {
 
 /// Result of a search in a body.
 enum Search {
-    /// Text of the first match.
+    /// Text of the first match, with tokens masked.
     Found(String),
     /// This many bytes do not match.
     NoMatch { bytes: usize },
@@ -140,7 +141,6 @@ async fn find(
     pattern: &Regex,
     mut late: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<Search, hyper::Error> {
-    let words = |found: Match<'_>| String::from_utf8_lossy(found.as_bytes()).into_owned();
     let mut text = Vec::new();
     while text.len() < MAX_BODY {
         let frame = tokio::select! {
@@ -154,11 +154,12 @@ async fn find(
         // A match at the end of the text may grow with the next frame.
         let found = pattern.find_at(&text, from);
         if let Some(found) = found.filter(|found| found.end() < text.len()) {
-            return Ok(Search::Found(words(found)));
+            let words = masked(&text, found.range(), &Mask::default());
+            return Ok(Search::Found(words));
         }
     }
     Ok(match pattern.find(&text) {
-        Some(found) => Search::Found(words(found)),
+        Some(found) => Search::Found(masked(&text, found.range(), &Mask::default())),
         None => Search::NoMatch { bytes: text.len() },
     })
 }

@@ -30,9 +30,12 @@ pub fn last_lines(handle: &Handle, view: &SessionView) -> String {
         omitted_hint: omitted_hint(view),
         ..Limits::default()
     };
+    let mask = Mask::of(handle.secrets(view.id));
+    // Masked before it is shortened, so that no secret is cut; and again without its control sequences.
+    let lines = String::from_utf8_lossy(&lines.join(&b'\n')).into_owned();
     let mut digest = Digest::new(&limits);
-    digest.push(&lines.join(&b'\n'));
-    Mask::of(handle.secrets(view.id)).apply(digest.finish().text)
+    digest.push(mask.apply(lines).as_bytes());
+    mask.apply(digest.finish().text)
 }
 
 /// Hint in a digest that omits lines: the call that returns them.
