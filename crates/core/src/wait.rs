@@ -70,6 +70,8 @@ pub struct AwaitedAnswer {
     pub asking: Asking,
     /// Time at which the call is answered at the latest.
     pub until: Mono,
+    /// The call named the session in order to wait for it, so it waits also while no person can be asked.
+    pub waits_unasked: bool,
 }
 
 impl Wait {

@@ -181,7 +181,8 @@ impl Engine {
         }
         if let Some((question, session)) = self.held_under_key(&agent, &run)? {
             let asking = run.approval.map_or(run.asking, |approval| approval.asking);
-            return self.join_question(step, question, asking, Wait { session, ..wait });
+            let wait = Wait { session, ..wait };
+            return self.join_question(step, question, asking, false, wait);
         }
         if let Some(approval) = run.approval.clone() {
             return self.hold(step, wait, agent, conversation, run, approval);

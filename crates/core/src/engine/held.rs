@@ -72,8 +72,13 @@ impl Engine {
                 (self.ask_about(step, wait.session, held), wait.session)
             }
         };
-        let wait = Wait { session, ..wait };
-        self.wait_for_answer(step, question, asking, until, wait);
+        let answer = AwaitedAnswer {
+            question,
+            asking,
+            until,
+            waits_unasked: false,
+        };
+        self.wait_for_answer(step, answer, Wait { session, ..wait });
         Ok(())
     }
 
@@ -194,26 +199,23 @@ impl Engine {
         self.alarms.insert((step.now.mono + left, alarm));
     }
 
-    /// Lets a call wait for the answer, or answers it at once if no person can be reached.
+    /// Lets a call wait for the answer, or answers it at once if no person can be asked and it does not wait for one.
     fn wait_for_answer(
         &mut self,
         step: &mut Step<'_>,
-        question: QuestionId,
-        asking: Asking,
-        limit: Mono,
+        answer: AwaitedAnswer,
         wait: Wait,
     ) {
-        let call = wait.call;
+        let (call, question, limit) = (wait.call, answer.question, answer.until);
         let answer = AwaitedAnswer {
-            question,
-            asking,
             until: wait.until.map_or(limit, |until| until.min(limit)),
+            ..answer
         };
         self.begin_wait(Wait {
             answer: Some(answer),
             ..wait
         });
-        if asking.reaches_a_person() {
+        if answer.asking.reaches_a_person() {
             let update = Update::Asked(question);
             step.push(Effect::Tell { call, update });
         }
@@ -232,7 +234,7 @@ impl Engine {
         if let Some(question) = self.held.get(&session).copied() {
             let held = self.questions.get(question).and_then(Question::held);
             if held.is_some_and(|held| own(&held.agent)) {
-                return self.join_question(step, question, asking, wait);
+                return self.join_question(step, question, asking, true, wait);
             }
         }
         if let Some(refused) = self.not_started.get(&session).filter(|r| own(&r.agent)) {
@@ -254,6 +256,7 @@ impl Engine {
         step: &mut Step<'_>,
         question: QuestionId,
         asking: Asking,
+        waits_unasked: bool,
         wait: Wait,
     ) -> Result<(), Refusal> {
         let held = self.questions.get(question).and_then(Question::held);
@@ -265,9 +268,14 @@ impl Engine {
             false => asking,
         };
         let limit = held.deadline.or(held.idle);
-        let until = step.now.mono + limit.unwrap_or(limit::DEADLINE_DEFAULT);
+        let answer = AwaitedAnswer {
+            question,
+            asking,
+            until: step.now.mono + limit.unwrap_or(limit::DEADLINE_DEFAULT),
+            waits_unasked,
+        };
         self.has_room_to_wait()?;
-        self.wait_for_answer(step, question, asking, until, wait);
+        self.wait_for_answer(step, answer, wait);
         Ok(())
     }
 
@@ -446,7 +454,8 @@ impl Engine {
         }
     }
 
-    /// Answers the calls that wait for an answer, if no person can give it now. The question stays open.
+    /// Answers the calls that wait for an answer, if no person can give it now, but for those that wait all the same. The
+    /// question stays open.
     pub(super) fn release_if_stranded(&mut self, step: &mut Step<'_>, question: QuestionId) {
         let is_here =
             (self.waits_for_answer(question)).any(|(_, answer)| answer.asking.reaches_a_person());
@@ -456,7 +465,9 @@ impl Engine {
         if self.page_is_expected(step) {
             return;
         }
-        for call in self.held_calls(question) {
+        let unable = (self.waits_for_answer(question)).filter(|(_, answer)| !answer.waits_unasked);
+        let calls: Vec<CallId> = unable.map(|(wait, _)| wait.call).collect();
+        for call in calls {
             self.reply_held(step, call, NotStarted::Held(WhyHeld::NobodyToAsk));
         }
     }
