@@ -285,7 +285,7 @@ pub async fn extend(client: Client, extend: ExtendArgs) -> Result<u8, CliError> 
         outln!("{id} ends in {timeout} at the latest.");
     }
     if let Some(idle) = extend.idle {
-        outln!("{id}: you will be asked after {idle} without output.");
+        outln!("{id}: the idle limit is {idle} from now.");
     }
     Ok(0)
 }
