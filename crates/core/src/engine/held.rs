@@ -200,12 +200,7 @@ impl Engine {
     }
 
     /// Lets a call wait for the answer, or answers it at once if no person can be asked and it does not wait for one.
-    fn wait_for_answer(
-        &mut self,
-        step: &mut Step<'_>,
-        answer: AwaitedAnswer,
-        wait: Wait,
-    ) {
+    fn wait_for_answer(&mut self, step: &mut Step<'_>, answer: AwaitedAnswer, wait: Wait) {
         let (call, question, limit) = (wait.call, answer.question, answer.until);
         let answer = AwaitedAnswer {
             until: wait.until.map_or(limit, |until| until.min(limit)),

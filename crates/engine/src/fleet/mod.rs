@@ -70,6 +70,8 @@ pub struct FleetState {
     pub adopted: BTreeMap<ShardId, MachineId>,
     /// True if a batch may say that this machine beats fast.
     pub may_beat_fast: bool,
+    /// True if another machine had unread messages of agents that are connected or wait here, at the last heartbeat.
+    pub has_messages_elsewhere: bool,
     /// Fleet time minus boot time, once it is known.
     pub boot_offset: Option<i64>,
     /// Sentence about a membership that does not work.

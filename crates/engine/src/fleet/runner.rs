@@ -228,6 +228,7 @@ impl Runner {
                 };
             }
             state.may_beat_fast = may_beat_fast;
+            state.has_messages_elsewhere = read.has_messages;
         });
     }
 
@@ -292,7 +293,9 @@ impl Runner {
             let (identity, own) = (&self.parts.identity, &self.parts.introduction);
             let agents = self.clients.get().map(|clients| clients.connected_agents());
             let agents = agents.unwrap_or_default();
-            sql.push_back(statements::sql(identity, own, &agents, statement));
+            let waiting = self.due.borrow().waiting.clone();
+            let waiting = waiting.iter().map(|agent| agent.0.to_string()).collect();
+            sql.push_back(statements::sql(identity, own, &agents, &waiting, statement));
             self.pending = Some(Box::pin(carry_out(
                 self.parts.address.clone(),
                 self.link.clone(),

@@ -20,20 +20,22 @@ use crate::store::{NOW_MS, TIMELINE, text_array};
 const MACHINE: &str = "'machine', id, claim, boot, standing, heartbeat, pace, fleet_time, written, lost_after, name, \
      labels, version, encode(public_key, 'hex'), encode(mac, 'hex'), declared_lost";
 
-/// SQL of a statement. `agents` are those that are connected to this machine.
+/// SQL of a statement. `agents` are those that are connected to this machine, `waiting` those with a call that waits here.
 pub(super) fn sql(
     me: &MachineIdentity,
     own: &Introduction,
     agents: &BTreeSet<String>,
+    waiting: &BTreeSet<String>,
     statement: &Statement,
 ) -> String {
     let id = signed(me.id.0);
+    let readers = text_array(agents.union(waiting));
     match statement {
-        Statement::Look => look(id, &Scope::All, &[]),
+        Statement::Look => look(id, &Scope::All, &[], &readers),
         Statement::Beat(beat) => format!(
             "SET LOCAL synchronous_commit = off; {}; {}",
             heartbeat(id, beat, agents),
-            look(id, &beat.scope, &beat.shards)
+            look(id, &beat.scope, &beat.shards, &readers)
         ),
         Statement::Enter {
             expected,
@@ -146,11 +148,12 @@ fn heartbeat(id: i64, beat: &Beat, agents: &BTreeSet<String>) -> String {
     )
 }
 
-fn look(id: i64, scope: &Scope, shards: &[ShardId]) -> String {
+fn look(id: i64, scope: &Scope, shards: &[ShardId], readers: &str) -> String {
     let fleet = format!(
         "SELECT 'fleet', row_version, version, oldest_writer, clock_ahead_ms, reached_ms, members, timeline, \
-         went_back_ms, {NOW_MS}, {TIMELINE}, (SELECT count(*) FROM (SELECT 1 FROM frame WHERE recipient = {id} LIMIT 1) \
-         AS waiting) FROM fleet"
+         went_back_ms, {NOW_MS}, {TIMELINE}, EXISTS (SELECT 1 FROM frame WHERE recipient = {id}), \
+         EXISTS (SELECT 1 FROM message AS m JOIN shard AS s ON s.id = m.shard \
+         WHERE m.agent = ANY({readers}) AND m.seen_ms IS NULL AND s.owner IS DISTINCT FROM {id}) FROM fleet"
     );
     let (machines, owners) = match scope {
         Scope::All => (String::new(), String::new()),
@@ -180,6 +183,8 @@ pub(super) struct Read {
     pub requested: Vec<ShardId>,
     /// True if a frame of another machine waits for this one.
     pub has_frame: bool,
+    /// True if another machine has unread messages of agents that are connected or wait here.
+    pub has_messages: bool,
 }
 
 /// Fault of an answer that does not have the expected form.
@@ -212,6 +217,7 @@ pub(super) fn read(
                 machines: Vec::new(),
                 requested: Vec::new(),
                 has_frame: false,
+                has_messages: false,
             });
         }
     };
@@ -243,7 +249,8 @@ pub(super) fn read(
     };
     Ok(Read {
         requested: requested.map(|(row, _)| row.id).collect(),
-        has_frame: fleet.get(11) == Some("1"),
+        has_frame: fleet.get(11) == Some("t"),
+        has_messages: fleet.get(12) == Some("t"),
         answer: Answer::Looked(Box::new(look)),
         machines,
     })

@@ -168,6 +168,9 @@ impl Writer {
     /// belongs to a conversation is left to it, unless that is connected here, is gone from its machine, or its machine
     /// is away.
     pub(super) async fn take_messages(&mut self, readers: &ConnectedReaders) {
+        if !self.has_unread_moves && !self.parts.fleet.state().has_messages_elsewhere {
+            return;
+        }
         let home = self.owned.home();
         let (Some(epoch), Some(link)) = (self.owned.epoch(home), &self.link) else {
             return;
