@@ -105,14 +105,6 @@ impl Connection {
         self.in_flight.is_empty()
     }
 
-    /// Protocol version that was agreed by `initialize`.
-    pub fn version(&self) -> Option<ProtocolVersion> {
-        match &*self.handshake() {
-            Handshake::Done(handshake) => Some(handshake.protocol_version.clone()),
-            Handshake::Pending | Handshake::Omitted => None,
-        }
-    }
-
     /// Takes a message from `origin`. The answer to a request goes to `sink`.
     pub fn message(
         &self,

@@ -16,7 +16,6 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::batch;
 use super::client_output::ClientOutput;
 use super::control;
 use super::front_hello::{FrontHello, UNANSWERED_LIMIT};
@@ -100,7 +99,7 @@ impl Front {
                 match piece {
                     SplitLine::Line(line) => self.take_client_line(line),
                     SplitLine::TooLong(outline) => {
-                        self.write(&error_line(outline.id.as_deref(), -32600, &too_long()));
+                        self.write_all(&error_line(outline.id.as_deref(), -32600, &too_long()));
                     }
                 }
             }
@@ -146,64 +145,31 @@ impl Front {
         if line.starts_with(control::PREFIX) {
             return self.take_client_line(&[b" ", line].concat());
         }
-        let mut out = Vec::new();
         let outline = Outline::of(line);
         let mut state = self.state();
-        // A batch that cannot be parsed is forwarded as a single line; the daemon refuses it.
-        let batch = (batch::is_batch(line) && state.takes_batches).then(|| batch::messages(line));
-        match batch.flatten() {
-            None => self.take_message(&mut state, &outline, line, &mut out),
-            Some(messages) => self.take_batch(&mut state, &messages, &mut out),
-        }
-        drop(state);
-        self.write(&out);
-    }
-
-    fn take_message(
-        &self,
-        state: &mut FrontState,
-        outline: &Outline,
-        line: &[u8],
-        out: &mut Vec<u8>,
-    ) {
-        if outline.kind() == MessageKind::Request && state.unanswered.len() >= UNANSWERED_LIMIT {
-            let sentence = format!("{UNANSWERED_LIMIT} requests wait for an answer already");
+        if outline.kind() == MessageKind::Request {
             let id = outline.id.as_deref();
-            let refusal = error_line(id, -32603, &sentence);
-            return state.append_answer(id.unwrap_or_default(), &refusal, out);
+            let refusal = if state.unanswered.len() >= UNANSWERED_LIMIT {
+                let sentence = format!("{UNANSWERED_LIMIT} requests wait for an answer already");
+                Some(error_line(id, -32603, &sentence))
+            } else if state
+                .unanswered
+                .iter()
+                .any(|request| Some(&*request.id) == id)
+            {
+                Some(error_line(id, -32600, ID_IN_USE))
+            } else {
+                None
+            };
+            if let Some(refusal) = refusal {
+                drop(state);
+                return self.write_all(&refusal);
+            }
         }
-        if outline.kind() == MessageKind::Request
-            && let Some(id) = outline.id.as_deref()
-            && state.unanswered.iter().any(|request| request.id == id)
-        {
-            let refusal = error_line(Some(id), -32600, ID_IN_USE);
-            return state.append_answer(id, &refusal, out);
-        }
-        state.take(outline, line);
-        if outline.kind() == MessageKind::Notification {
-            state.batches.finish(out);
-        }
+        state.take(&outline, line);
         if state.link.is_none() && outline.kind() == MessageKind::Request {
             self.changed.notify_all();
         }
-    }
-
-    fn take_batch(&self, state: &mut FrontState, messages: &[Vec<u8>], out: &mut Vec<u8>) {
-        if let Some(sentence) = batch::size_error(messages) {
-            return out.extend_from_slice(&error_line(None, -32600, &sentence));
-        }
-        let outlines: Vec<Outline> = messages.iter().map(|line| Outline::of(line)).collect();
-        let requests = outlines.iter().filter(|o| o.kind() == MessageKind::Request);
-        let waiting = requests.filter_map(|outline| outline.id.clone()).collect();
-        let unknown = outlines.iter().filter(|o| o.kind() == MessageKind::Unknown);
-        let refused = unknown.map(|_| error_line(None, -32600, "not a message of MCP"));
-        state.batches.open(waiting, &refused.collect::<Vec<_>>());
-        for (outline, line) in outlines.iter().zip(messages) {
-            if outline.kind() != MessageKind::Unknown {
-                self.take_message(state, outline, line, out);
-            }
-        }
-        state.batches.finish(out);
     }
 
     /// Waits as long as answers keep arriving within `timeout`. Without a connection there is no time limit:
@@ -307,13 +273,8 @@ impl Front {
         let lines = state.replay();
         link.write_all(&lines)?;
         state.link = Some(link);
-        // A cancellation without a connection may have completed a batch.
-        let mut out = Vec::new();
-        state.batches.finish(&mut out);
-        state.writing = !out.is_empty();
         drop(state);
         self.changed.notify_all();
-        self.write_answers(&out);
         Ok(theirs)
     }
 
@@ -433,7 +394,7 @@ impl Front {
             state.writing = true;
             for line in std::mem::take(&mut state.unanswered) {
                 let refusal = error_line(Some(&line.id), -32603, &sentence);
-                state.append_answer(&line.id, &refusal, &mut out);
+                out.extend_from_slice(&refusal);
             }
         }
         self.write_answers(&out);
@@ -448,13 +409,6 @@ impl Front {
 
     fn output(&self) -> MutexGuard<'_, ClientOutput> {
         self.output.lock().expect("no holder panics")
-    }
-
-    /// Writes whole lines. With nothing to write it returns at once, without waiting for a client that reads slowly.
-    fn write(&self, lines: &[u8]) {
-        if !lines.is_empty() {
-            self.write_all(lines);
-        }
     }
 
     /// Writes all pending output and these lines. If the client no longer reads, the process exits.

@@ -8,7 +8,6 @@ use abide_core::time::Mono;
 use abide_engine::clock::SystemClock;
 use serde_json::Value;
 
-use super::batch::{self, Batches};
 use super::control;
 use super::front_hello::FrontHello;
 use super::outline::{BOM, MessageKind, Outline, normalize_id};
@@ -34,10 +33,6 @@ pub struct FrontState {
     pub daemon_requests: Vec<Vec<u8>>,
     /// Id of a replayed `initialize` whose answer the client has had before; the second answer is dropped.
     ignored_answer: Option<Vec<u8>>,
-    /// True if the agreed protocol version has batches.
-    pub takes_batches: bool,
-    /// Batches whose answers are not complete.
-    pub batches: Batches,
     /// Answers are being written to the client.
     pub writing: bool,
     /// The daemon has confirmed over this connection that it survived the replayed requests.
@@ -78,8 +73,6 @@ impl FrontState {
             queued: Vec::new(),
             daemon_requests: Vec::new(),
             ignored_answer: None,
-            takes_batches: false,
-            batches: Batches::default(),
             writing: false,
             alive: false,
         }
@@ -135,7 +128,6 @@ impl FrontState {
         let Some(id) = cancelled_id(line) else {
             return;
         };
-        self.batches.forget(&id);
         let opening = self.opening.as_ref().map(|opening| opening.number);
         for request in self.unanswered.extract_if(.., |request| request.id == id) {
             if Some(request.number) != opening && self.cancelled.len() < QUEUE_LIMIT {
@@ -172,25 +164,10 @@ impl FrontState {
             self.ignored_answer = None;
             return;
         }
-        if self
-            .opening
-            .as_ref()
-            .is_some_and(|opening| opening.id == id)
-        {
-            self.takes_batches = agreed_version(line).as_deref() == Some(batch::VERSION);
-        }
         self.unanswered.retain(|request| request.id != id);
         self.forget_cancelled(|request| request.id == id);
-        self.append_answer(id, line, out);
+        out.extend_from_slice(line);
         self.writing = true;
-    }
-
-    /// Appends an answer to `out`, alone or with the others of its batch.
-    pub fn append_answer(&mut self, id: &[u8], line: &[u8], out: &mut Vec<u8>) {
-        match self.batches.store(id, line) {
-            true => self.batches.finish(out),
-            false => out.extend_from_slice(line),
-        }
     }
 
     /// Sends a line; returns true if it was written. If the connection is broken, the reading thread notices
@@ -256,13 +233,6 @@ impl FrontState {
             self.daemon_requests.push(id);
         }
     }
-}
-
-/// Protocol version in the answer to `initialize`.
-fn agreed_version(line: &[u8]) -> Option<String> {
-    let message: Value = serde_json::from_slice(line).ok()?;
-    let version = message.get("result")?.get("protocolVersion")?;
-    version.as_str().map(str::to_owned)
 }
 
 /// Id of the request that a cancellation names.

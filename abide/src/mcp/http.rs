@@ -6,7 +6,6 @@
 //! on each request stands for itself, and a client that stops reading the answer has cancelled the request.
 //! Either way messages go to `dispatch`, like those of fronts.
 
-mod batch;
 mod event_stream;
 mod headers;
 mod retained_answers;
@@ -30,7 +29,6 @@ pub use event_stream::{EventStream, PendingAnswer};
 use self::event_stream::EventReader;
 use self::headers::{EVENTS, JSON, Lifecycle, SESSION};
 use self::sessions::{HttpSession, HttpSessions};
-use super::batch::is_batch;
 use super::decode::{self, DecodeError};
 use super::dispatch::Connection;
 use super::json_line::{encode, error_line};
@@ -42,6 +40,8 @@ use abide_engine::Handle;
 
 /// Limit on the length of a session id, in bytes.
 const SESSION_ID_LIMIT: usize = 200;
+
+const NO_BATCHES: &str = "batches are not supported; send each message in a request of its own";
 
 /// Response with an error status, sent instead of an answer of the protocol.
 type ErrorResponse = Box<Response>;
@@ -91,7 +91,7 @@ impl Http {
         answered.unwrap_or_else(|response| *response)
     }
 
-    /// Handles a POST: one message, or a batch.
+    /// Handles a POST of one message.
     fn post(
         &self,
         headers: &HeaderMap,
@@ -99,13 +99,9 @@ impl Http {
         origin: &Arc<Origin>,
     ) -> Result<Response, ErrorResponse> {
         headers::accepts(headers, &[JSON, EVENTS])?;
-        if is_batch(body) {
-            if !headers.contains_key(SESSION) {
-                return Err(batch::refused(-32600, batch::ONE_AT_A_TIME));
-            }
-            headers::known_version(headers)?;
-            let session = self.session_of(headers)?;
-            return batch::answer(&session, body, origin);
+        if body.trim_ascii_start().starts_with(b"[") {
+            let line = error_line(None, -32600, NO_BATCHES);
+            return Err(json(StatusCode::BAD_REQUEST, line));
         }
         let outline = Outline::of(body);
         let message = decode::message(body, &outline).map_err(|why| decode_error(&outline, why))?;

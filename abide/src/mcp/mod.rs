@@ -13,7 +13,6 @@
 //! - A slow client is slowed down in bounded memory (`front_writer`). A request that stops ten daemons in a row is
 //!   answered with an error by the front (`replay_suspects`).
 
-mod batch;
 mod call;
 mod cancellation;
 pub(crate) mod client;

@@ -192,93 +192,21 @@ fn call(id: &str, command: &str) -> Value {
 }
 
 #[test]
-fn batch_is_answered_on_one_stream_in_2025_03_26() {
+fn batch_is_refused() {
     let abide = Abide::new();
-    let client = Client::of("2025-03-26", &abide, json!({}));
-    let fifo = abide.fifo("go");
-    let slow = format!("echo begun > {0}; cat {0}", fifo.display());
-    let told = json!({"jsonrpc": "2.0", "method": "notifications/made_up"});
-    let batch = json!([
-        call("slow", &slow),
-        told,
-        42,
-        {"jsonrpc": "2.0", "id": "list", "method": "tools/list"},
-        call("quick", "echo quick"),
-        call("quick", "echo another"),
-    ]);
-    let mut answer = abide.open("POST /mcp", &client.headers, &batch.to_string());
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.header("content-type"), Some("text/event-stream"));
-    assert_eq!(std::fs::read_to_string(&fifo).unwrap(), "begun\n");
-    let before: Vec<Value> = (0..4).map(|_| answer.event()).collect();
-    let of = |id: Value| {
-        let own = before.iter().filter(|answer| answer["id"] == id);
-        own.collect::<Vec<_>>()
-    };
-    assert_eq!(of(Value::Null)[0]["error"]["code"], -32600, "{before:?}");
-    assert!(of("list".into())[0]["result"]["tools"].is_array());
-    let quick = of("quick".into());
-    assert_eq!(quick[0]["error"]["code"], -32600, "{quick:?}");
-    let text = quick[1]["result"]["content"][0]["text"].as_str();
-    assert!(text.unwrap().contains("STDOUT:\nquick\n"), "{quick:?}");
-    feed(&fifo, "over\n");
-    let slow = answer.event();
-    let text = slow["result"]["content"][0]["text"].as_str();
-    assert!(text.unwrap().contains("STDOUT:\nover\n"), "{slow}");
-    let rest = answer.rest();
-    assert!(!rest.contains("data:"), "nothing follows: {rest}");
-}
-
-#[test]
-fn call_that_is_cancelled_before_it_begins_starts_nothing() {
-    let abide = Abide::new();
-    let client = Client::of("2025-03-26", &abide, json!({}));
-    // The daemon accepts all messages of a batch before it starts the first call.
-    let batch = json!([
-        call("unwanted", "echo unwanted"),
-        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "unwanted"}},
-        call("wanted", "echo wanted"),
-    ]);
-    let mut answer = abide.open("POST /mcp", &client.headers, &batch.to_string());
-    assert_eq!(answer.event()["id"], "wanted");
-    let rest = answer.rest();
-    assert!(!rest.contains("data:"), "nothing follows: {rest}");
-    let all = "GET /v1/sessions?include_ended=true";
-    let sessions = abide.good(all, "", &Value::Null);
-    let commands: Vec<_> = (sessions["sessions"].as_array().expect("a list").iter())
-        .map(|session| &session["command"])
-        .collect();
-    assert_eq!(commands, ["echo wanted"]);
-}
-
-#[test]
-fn batch_of_notifications_is_accepted_and_an_invalid_one_refused() {
-    let abide = Abide::new();
-    let client = Client::of("2025-03-26", &abide, json!({}));
-    let told = json!({"jsonrpc": "2.0", "method": "notifications/made_up"});
-    let answered = json!({"jsonrpc": "2.0", "id": 99, "result": {}});
-    client.tell(&json!([told, answered, told]));
-    let one_at_a_time = "batches are not supported in this version of MCP; send each message in a request of its own";
-    let newer = Client::new(&abide, json!({}));
-    for (client, batch, why) in [
-        (&client, json!([]), "a batch must not be empty"),
-        (
-            &client,
-            json!(vec![42; 5_000]),
-            "a batch must hold at most 4096 messages",
-        ),
-        (&newer, json!([told]), one_at_a_time),
+    for client in [
+        Client::of("2025-03-26", &abide, json!({})),
+        Client::new(&abide, json!({})),
     ] {
-        let (status, error) = abide.ask("POST /mcp", &client.headers, &batch);
-        assert_eq!(status, 400, "{error}");
-        assert_eq!(error["error"]["code"], -32600, "{error}");
-        assert_eq!(error["error"]["message"], why);
+        let list = json!({"jsonrpc": "2.0", "id": "list", "method": "tools/list"});
+        for batch in [json!([]), json!([list])] {
+            let (status, error) = abide.ask("POST /mcp", &client.headers, &batch);
+            assert_eq!(status, 400, "{error}");
+            assert_eq!(error["error"]["code"], -32600, "{error}");
+            let why = "batches are not supported; send each message in a request of its own";
+            assert_eq!(error["error"]["message"], why);
+        }
     }
-    // As for every other message: a client that has lost its session starts a new one.
-    let ended = abide.ask("DELETE /mcp", &client.headers, &Value::Null);
-    assert_eq!(ended.0, 204, "{ended:?}");
-    let lost = abide.ask("POST /mcp", &client.headers, &json!([told]));
-    assert_eq!(lost.0, 404, "{lost:?}");
 }
 
 #[test]
@@ -288,15 +216,11 @@ fn duplicate_field_is_named() {
     let twice = call("a", "touch ran").to_string();
     let twice = twice.replace("\"command\":", "\"command\":\"true\",\"command\":");
     let sentence = "the field 'command' is given twice";
-    let alone = abide.open("POST /mcp", &client.headers, &twice).whole();
-    assert_eq!(alone.0, 200, "{alone:?}");
-    let batched = format!("[{twice}]");
-    let mut batched = abide.open("POST /mcp", &client.headers, &batched);
-    for error in [alone.1, batched.event()] {
-        assert_eq!(error["id"], "a", "{error}");
-        assert_eq!(error["error"]["code"], -32602, "{error}");
-        assert_eq!(error["error"]["message"], sentence);
-    }
+    let (status, error) = abide.open("POST /mcp", &client.headers, &twice).whole();
+    assert_eq!(status, 200, "{error}");
+    assert_eq!(error["id"], "a", "{error}");
+    assert_eq!(error["error"]["code"], -32602, "{error}");
+    assert_eq!(error["error"]["message"], sentence);
     assert!(!abide.path("ran").exists());
 }
 
@@ -311,16 +235,12 @@ fn request_with_an_id_in_use_is_refused() {
     let again = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
         "name": "shell", "arguments": {"command": "touch ran"},
     }});
-    let refused = abide.ask("POST /mcp", &client.headers, &again);
-    assert_eq!(refused.0, 200, "{refused:?}");
-    let batch = json!([again]).to_string();
-    let mut batched = abide.open("POST /mcp", &client.headers, &batch);
-    for error in [refused.1, batched.event()] {
-        assert_eq!(error["id"], 1, "{error}");
-        assert_eq!(error["error"]["code"], -32600, "{error}");
-        let said = error["error"]["message"].as_str().unwrap();
-        assert!(said.starts_with("a request under this id has not been answered yet"));
-    }
+    let (status, error) = abide.ask("POST /mcp", &client.headers, &again);
+    assert_eq!(status, 200, "{error}");
+    assert_eq!(error["id"], 1, "{error}");
+    assert_eq!(error["error"]["code"], -32600, "{error}");
+    let said = error["error"]["message"].as_str().unwrap();
+    assert!(said.starts_with("a request under this id has not been answered yet"));
     feed(&fifo, "over\n");
     let result = first.event();
     assert_eq!(result["result"]["structuredContent"]["status"], "SUCCESS");

@@ -529,59 +529,18 @@ fn progress_is_sent_only_with_a_token() {
 }
 
 #[test]
-fn batch_is_answered_as_a_batch_in_2025_03_26() {
+fn batch_is_refused() {
     let home = Home::new();
     let mut client = Client::silent(&home, LEGACY);
-    let agreed = client.initialize("2025-03-26", false);
-    assert_eq!(agreed["protocolVersion"], "2025-03-26");
-    let call = |id: &str, command: String| {
-        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
-            "params": {"name": "shell", "arguments": {"command": command}}})
-    };
-    let (fifo, go) = (Fifo::new(&home, "begun"), Fifo::new(&home, "go"));
-    let slow = format!(
-        "echo run >> ran; echo on > {}; cat {}",
-        fifo.path(),
-        go.path()
-    );
-    let told = json!({"jsonrpc": "2.0", "method": "notifications/made_up"});
+    client.initialize("2025-03-26", false);
     let list = json!({"jsonrpc": "2.0", "id": "list", "method": "tools/list"});
-    client.send(&json!([
-        call("slow", slow),
-        told,
-        42,
-        list,
-        call("quick", "echo quick".into())
-    ]));
-    fifo.read();
-    // Answers that have already arrived are not lost with their daemon.
-    let alone = client.call("shell", json!({"command": "true"}));
-    assert!(text(&alone).contains("STATUS: SUCCESS"), "{alone}");
-    home.kill_daemon();
-    std::fs::write(home.path("go"), "over").expect("the command reads");
-    let answers = client.receive(|message| message.is_array());
-    let of = |id: Value| {
-        let answers = answers.as_array().expect("a batch");
-        assert_eq!(answers.len(), 4, "{answers:?}");
-        let mut own = answers.iter().filter(move |answer| answer["id"] == id);
-        own.next().expect("an answer").clone()
-    };
-    assert!(text(&of("slow".into())["result"]).contains("STDOUT:\nover"));
-    assert!(text(&of("quick".into())["result"]).contains("STDOUT:\nquick"));
-    assert!(of("list".into())["result"]["tools"].is_array());
-    assert_eq!(of(Value::Null)["error"]["code"], -32600);
-    assert_eq!(home.lines("ran"), 1);
-    client.send(&json!([told, told]));
-    for (batch, why) in [
-        (json!([]), "a batch must not be empty"),
-        (
-            json!(vec![42; 5_000]),
-            "a batch must hold at most 4096 messages",
-        ),
-    ] {
+    for batch in [json!([]), json!([list]), json!([list, 42])] {
         client.send(&batch);
         let error = client.receive(|message| message["error"].is_object());
         assert_eq!(error["error"]["code"], -32600, "{error}");
+        let why = "batches are not supported; send each message on a line of its own";
         assert_eq!(error["error"]["message"], why);
     }
+    let result = client.call("shell", json!({"command": "true"}));
+    assert!(text(&result).contains("STATUS: SUCCESS"), "{result}");
 }

@@ -207,6 +207,7 @@ impl EventStream {
     }
 
     /// Sends an encoded message.
+    #[cfg(test)]
     pub fn send_line(&self, line: Vec<u8>) {
         self.change(|recording| recording.add(line, false, None));
     }

@@ -61,13 +61,6 @@ impl HttpSession {
         self.replay.open(self.lost.clone())
     }
 
-    /// Opens the stream of the answers to a batch. It cannot be resumed.
-    pub fn open_batch_stream(&self) -> (Arc<EventStream>, PendingAnswer) {
-        let stream = EventStream::new(self.lost.clone());
-        let pending = stream.expect_answer();
-        (stream, pending)
-    }
-
     /// Reader of the events after the one with this id. `None`: unknown stream.
     pub fn resume(&self, event: &str) -> Option<EventReader> {
         self.replay.resume(event)
