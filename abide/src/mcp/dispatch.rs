@@ -9,9 +9,9 @@ use futures_util::FutureExt;
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientJsonRpcMessage, ClientNotification,
-    ClientRequest, CompleteResult, GetMeta, GetPromptResponse, InitializeRequestParams,
-    JsonRpcMessage, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
-    ProtocolVersion, RequestId, RequestMetaObject, ServerJsonRpcMessage, ServerResult,
+    ClientRequest, CompleteResult, GetMeta, InitializeRequestParams, JsonRpcMessage,
+    ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams, ProtocolVersion,
+    RequestId, RequestMetaObject, ServerJsonRpcMessage, ServerResult,
 };
 
 use tracing::Instrument;
@@ -22,7 +22,6 @@ use super::http::PendingAnswer;
 use super::in_flight::{Forwarded, InFlight, InFlightTable};
 use super::json_line::ID_IN_USE;
 use super::peer::{OutgoingRequests, Peer, Sink};
-use super::prompt;
 use super::server::{Origin, Server, is_modern};
 use crate::tools::{self, Receipt};
 
@@ -216,7 +215,9 @@ impl Connection {
             ClientRequest::ListPromptsRequest(request) => only_page(request.params.as_ref())
                 .map(|()| ServerResult::ListPromptsResult(Server::prompts(modern))),
             ClientRequest::GetPromptRequest(request) => {
-                prompt::get(&request.params).map(|got| GetPromptResponse::from(got).into())
+                let name = tools::shown(&request.params.name);
+                let sentence = format!("there is no prompt '{name}'");
+                Err(ErrorData::invalid_params(sentence, None))
             }
             ClientRequest::SetLevelRequest(request) => {
                 self.server.set_log_level(&request.params);

@@ -37,7 +37,6 @@ mod outline;
 mod peer;
 mod presentation;
 mod progress;
-mod prompt;
 #[cfg(test)]
 mod random_lines;
 mod replay_suspects;

@@ -15,13 +15,13 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
+use super::client;
 use super::client_quirks::ClientQuirks;
 use super::front_hello::FrontHello;
 use super::message_notifications::{self, CHANNEL, CHANNEL_CAPABILITY, Listener, LogLevelFilter};
 use super::other_questions::ShownQuestions;
 use super::peer::Peer;
 use super::seal::Seal;
-use super::{client, prompt};
 use crate::tools;
 use abide_api::schema::without_descriptions;
 use abide_engine::peer;
@@ -29,6 +29,15 @@ use abide_engine::{ConversationGuard, Handle};
 
 /// Time, in milliseconds, for which a client may cache the lists; they change only with the version of abide.
 const CACHE_MS: u64 = 5 * 60 * 1_000;
+
+/// Server instructions: a short guide for agents to the tools.
+const INSTRUCTIONS: &str = "\
+Prefer abide to a built-in shell for commands that may take long, go quiet, need a terminal or must outlive the call.
+- Ends in seconds: shell. Unknown duration: execute_command. REPL, server, ssh, editor: terminal_session.
+- Wait for a port, URL, file, session or command: timer with `until`. Something to do later: timer with `mission`.
+- Never poll and never `sleep`: one call waits. `running` means that the command continues: call the tool again with its session_id, not \
+with the command.
+- All output is kept: search it instead of running a command again.";
 
 /// One client's server.
 #[derive(Clone)]
@@ -145,11 +154,12 @@ impl Server {
     fn config() -> ServerConfig {
         let mut capabilities = ServerCapabilities::default();
         capabilities.tools = Some(Default::default());
+        // There are none, but a server that answers `prompts/list` must declare it.
         capabilities.prompts = Some(Default::default());
         let abide = Implementation::new("abide", env!("CARGO_PKG_VERSION")).with_title("abide");
         ServerConfig::new(capabilities)
             .with_server_info(abide)
-            .with_instructions(prompt::INSTRUCTIONS)
+            .with_instructions(INSTRUCTIONS)
     }
 
     /// Answers `initialize`, which exists in the versions up to 2025-11-25; in these a client can be notified
@@ -224,7 +234,7 @@ impl Server {
 
     /// Answers `prompts/list`.
     pub(super) fn prompts(modern: bool) -> ListPromptsResult {
-        let list = ListPromptsResult::with_all_items(prompt::list());
+        let list = ListPromptsResult::default();
         match modern {
             true => list
                 .with_ttl_ms(CACHE_MS)
@@ -409,7 +419,7 @@ mod tests {
     }
 
     fn characters(tools: &[Tool]) -> usize {
-        let instructions = prompt::INSTRUCTIONS.chars().count();
+        let instructions = INSTRUCTIONS.chars().count();
         let tools = tools.iter().map(|tool| {
             let shown = serde_json::json!({
                 "name": tool.name, "description": tool.description, "input_schema": tool.input_schema,
