@@ -1,6 +1,7 @@
 //! Client of abide: HTTP on the daemon's unix socket, where a daemon is started if none runs, or the same
 //! routes of an engine inside this process.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use abide_core::Conversation;
@@ -91,7 +92,7 @@ impl ClientError {
         }
     }
 
-    /// Error of a stream that ended before its last line or frame.
+    /// Error of a stream that ended before its last event or frame.
     pub fn ended_early() -> Self {
         ClientError::Broken("in the middle".into())
     }
@@ -398,22 +399,6 @@ impl ResponseStream {
         }
     }
 
-    /// Reads the next line of JSON. `None`: the stream has ended.
-    pub async fn line(&mut self) -> Result<Option<Value>, ClientError> {
-        loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line = self.buffer.split_to(end + 1);
-                let line = serde_json::from_slice(&line);
-                return line
-                    .map(Some)
-                    .map_err(|fault| ClientError::Broken(fault.to_string()));
-            }
-            if !self.read_more().await? {
-                return Ok(None);
-            }
-        }
-    }
-
     /// Reads the next server-sent event: its name and data. `None`: the stream has ended.
     pub async fn event(&mut self) -> Result<Option<(String, Value)>, ClientError> {
         loop {
@@ -451,4 +436,93 @@ fn parse_event(text: &str) -> Option<(String, Value)> {
     let name = field("event:").map_or("message", str::trim);
     let data = serde_json::from_str(data?).unwrap_or_default();
     Some((name.to_owned(), data))
+}
+
+/// Open questions, then each that is asked or closed. While it exists, a person counts as reachable.
+pub struct QuestionFollower {
+    client: Client,
+    events: ResponseStream,
+    /// Ids of the questions that were returned as asked and not as closed.
+    pub known: Vec<String>,
+    ready: VecDeque<Value>,
+    /// The list has to be read, because events may have been missed.
+    is_behind: bool,
+}
+
+impl QuestionFollower {
+    /// Begins to follow. `known`: the open questions that an earlier follower has returned.
+    pub async fn begin(client: &Client, known: Vec<String>) -> Result<Self, ClientError> {
+        Ok(QuestionFollower {
+            client: client.clone(),
+            events: client.get_stream("/v1/events").await?,
+            known,
+            ready: VecDeque::new(),
+            is_behind: false,
+        })
+    }
+
+    /// Waits for the next change: the question, or its id and `closing`, with an `event`, `asked` or `closed`. `None`: the
+    /// stream has ended. Cancel-safe.
+    pub async fn next(&mut self) -> Result<Option<Value>, ClientError> {
+        loop {
+            if let Some(change) = self.ready.pop_front() {
+                if self.is_new(&change) {
+                    return Ok(Some(change));
+                }
+            } else if self.is_behind {
+                self.read_list().await?;
+                self.is_behind = false;
+            } else {
+                match self.events.event().await? {
+                    None => return Ok(None),
+                    Some((name, _)) if name == "hello" || name == "reset" => self.is_behind = true,
+                    Some((name, mut change)) if name == "question" => {
+                        let event = match change["state"].take() == "closed" {
+                            true => "closed",
+                            false => "asked",
+                        };
+                        self.push(change, event);
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+
+    async fn read_list(&mut self) -> Result<(), ClientError> {
+        let told = match self.known.is_empty() {
+            true => String::new(),
+            false => format!("&told={}", self.known.join(",")),
+        };
+        let path = format!("/v1/questions?limit={PAGE}{told}");
+        let mut page = self.client.get(&path).await?;
+        for (list, event) in [("closed", "closed"), ("questions", "asked")] {
+            if let Value::Array(changes) = page[list].take() {
+                changes
+                    .into_iter()
+                    .for_each(|change| self.push(change, event));
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, mut change: Value, event: &str) {
+        if let Some(fields) = change.as_object_mut() {
+            fields.remove("state");
+            fields.insert("event".into(), event.into());
+            self.ready.push_back(change);
+        }
+    }
+
+    /// A question can be in the list and in an event, and one that was never returned as asked is not returned as closed.
+    fn is_new(&mut self, change: &Value) -> bool {
+        let id = change["question_id"].as_str().unwrap_or_default();
+        let known = self.known.iter().position(|known| known == id);
+        match (change["event"] == "asked", known) {
+            (true, None) => self.known.push(id.to_owned()),
+            (false, Some(at)) => drop(self.known.swap_remove(at)),
+            (true, Some(_)) | (false, None) => return false,
+        }
+        true
+    }
 }

@@ -6,11 +6,11 @@ use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
 use super::args::AnswerArgs;
-use super::client::{self, Client, ClientError};
+use super::client::{Client, ClientError, QuestionFollower};
 use super::error::CliError;
 use super::ids;
 use super::prompt::{Prompt, PromptAnswer, needs_words, offered_answers};
-use super::reconnect::{self, LineHandler, Reconnect};
+use super::reconnect::Reconnect;
 use super::show::{self, outln};
 use crate::cli::terminal::Terminal;
 use crate::tools::GivenAnswer;
@@ -27,7 +27,7 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
     if args.json.json {
         match args.follow {
             // A line for each question that is opened or closed.
-            true => reconnect::follow(&client, &mut KnownQuestions::default()).await?,
+            true => follow(&client, async |questions| print_changes(questions).await).await?,
             false => show::json(&json!({"questions": open})),
         }
         return Ok(0);
@@ -39,7 +39,12 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
     match Terminal::foreground().filter(|_| at_terminal) {
         Some(terminal) => {
             let remaining = if args.follow { None } else { Some(open.len()) };
-            AnswerLoop::new(client, terminal, remaining).run().await
+            let mut answers = AnswerLoop::new(client.clone(), terminal, remaining);
+            follow(&client, async |questions| {
+                Ok(answers.follow(questions).await?)
+            })
+            .await?;
+            Ok(0)
         }
         None if args.follow => Err(CliError::new("there is no terminal to answer at")
             .next("`abide answer --follow --json` prints questions as they come")),
@@ -129,33 +134,39 @@ pub(super) fn done(answered: &Value) -> &'static str {
     }
 }
 
-/// Ids of questions that were reported as open and not yet as closed.
-#[derive(Default)]
-struct KnownQuestions(Vec<String>);
-
-impl KnownQuestions {
-    fn update(&mut self, line: &Value) {
-        let id = line["question_id"].as_str().unwrap_or_default();
-        self.0.retain(|known| known != id);
-        if line["event"] == "asked" {
-            self.0.push(id.to_owned());
+/// Reads questions across restarts of the daemon, until `read` is done: the next daemon tells what became of those that
+/// are known. While they are followed, the daemon counts this person as reachable.
+async fn follow(
+    client: &Client,
+    mut read: impl AsyncFnMut(&mut QuestionFollower) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let mut reconnect = Reconnect::new();
+    let mut known = Vec::new();
+    loop {
+        let before = known.clone();
+        let done = match QuestionFollower::begin(client, before.clone()).await {
+            Ok(mut questions) => {
+                let done = read(&mut questions).await;
+                known = questions.known;
+                done
+            }
+            Err(error) => Err(error.into()),
+        };
+        match done {
+            Err(error) if error.is_broken && reconnect.should_retry(known != before).await => {}
+            done => return done,
         }
     }
 }
 
-impl LineHandler for KnownQuestions {
-    /// Names the known questions, so that a restarted daemon reports only what became of them, and all others.
-    fn path(&self) -> String {
-        match self.0.is_empty() {
-            true => "/v1/questions?follow=true".into(),
-            false => format!("/v1/questions?follow=true&told={}", self.0.join(",")),
+/// Prints a line for each question that is opened or closed.
+async fn print_changes(questions: &mut QuestionFollower) -> Result<(), CliError> {
+    while let Some(change) = questions.next().await? {
+        if !super::print(format!("{change}\n").as_bytes())? {
+            return Ok(());
         }
     }
-
-    fn handle_line(&mut self, line: Value) -> Result<bool, CliError> {
-        self.update(&line);
-        super::print(format!("{line}\n").as_bytes())
-    }
+    Err(ClientError::ended_early().into())
 }
 
 /// Person at a terminal who answers questions one by one.
@@ -164,46 +175,25 @@ struct AnswerLoop {
     terminal: Terminal,
     queue: VecDeque<Value>,
     shown: Option<Prompt>,
-    known: KnownQuestions,
     /// Number of questions until the program ends; `None`: it runs until interrupted.
     remaining: Option<usize>,
 }
 
 impl AnswerLoop {
     fn new(client: Client, terminal: Terminal, remaining: Option<usize>) -> Self {
+        if remaining.is_none() {
+            outln!("Waiting for questions. Press Ctrl-C to quit.");
+        }
         AnswerLoop {
             client,
             terminal,
             queue: VecDeque::new(),
             shown: None,
-            known: KnownQuestions::default(),
             remaining,
         }
     }
 
-    async fn run(mut self) -> Result<u8, CliError> {
-        if self.remaining.is_none() {
-            outln!("Waiting for questions. Press Ctrl-C to quit.");
-        }
-        let mut reconnect = Reconnect::new();
-        loop {
-            let path = self.known.path();
-            // While this stream is open, the daemon counts this person as available for questions.
-            let followed = match self.client.get_stream(&path).await {
-                Ok(stream) => self.follow(stream).await,
-                Err(error) => Err(error),
-            };
-            match followed {
-                Ok(()) => return Ok(0),
-                // The daemon went away; the next one reports what became of the known questions.
-                Err(ClientError::Broken(_))
-                    if reconnect.should_retry(path != self.known.path()).await => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    async fn follow(&mut self, mut stream: client::ResponseStream) -> Result<(), ClientError> {
+    async fn follow(&mut self, questions: &mut QuestionFollower) -> Result<(), ClientError> {
         while self.remaining != Some(0) {
             if self.shown.is_none()
                 && let Some(mut question) = self.queue.pop_front()
@@ -218,8 +208,8 @@ impl AnswerLoop {
                 }
             };
             tokio::select! {
-                line = stream.line() => match line? {
-                    Some(line) => self.handle_event(line),
+                change = questions.next() => match change? {
+                    Some(change) => self.handle_event(change),
                     None => return Err(ClientError::ended_early()),
                 },
                 answer = answer => self.handle_answer(answer).await?,
@@ -229,7 +219,6 @@ impl AnswerLoop {
     }
 
     fn handle_event(&mut self, line: Value) {
-        self.known.update(&line);
         let id = line["question_id"].as_str().unwrap_or_default();
         let shown = self
             .shown

@@ -4,9 +4,9 @@ use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
 use super::args::{Hook, MessagesArgs, MessagesCommand};
-use super::client::Client;
+use super::client::{Client, ClientError};
 use super::error::CliError;
-use super::reconnect::{self, LineHandler};
+use super::reconnect::Reconnect;
 use super::show::outln;
 use super::{hook, show};
 use abide_engine::clock::{Clock, SystemClock};
@@ -31,13 +31,13 @@ pub async fn messages(paths: &Paths, args: MessagesArgs) -> Result<u8, CliError>
     let client = super::client(&args.agent)?;
     if args.follow {
         let mut follower = MessageFollower {
-            path: format!("{path}&follow=true"),
             last: newest(&client).await?,
-            begun: false,
+            client,
+            first: Some(path),
             json: args.json.json,
             deliveries: args.deliveries,
         };
-        reconnect::follow(&client, &mut follower).await?;
+        follower.follow().await?;
         return Ok(0);
     }
     let listed = client.get(&path).await?;
@@ -56,46 +56,74 @@ pub async fn messages(paths: &Paths, args: MessagesArgs) -> Result<u8, CliError>
     Ok(0)
 }
 
-/// Id of the newest message. Messages after it are new, even if the daemon goes away before it has sent any.
-async fn newest(client: &Client) -> Result<Option<String>, CliError> {
-    let newest = client.get("/v1/messages?limit=1").await?;
-    let id = newest["messages"][0]["message_id"].as_str();
-    Ok(id.map(str::to_owned))
+/// Newest message. Those after it are new, even if the daemon goes away before it has sent any.
+async fn newest(client: &Client) -> Result<Option<Value>, CliError> {
+    let mut newest = client.get("/v1/messages?limit=1").await?;
+    Ok(newest["messages"].get_mut(0).map(Value::take))
 }
 
 /// State of `--follow`.
 struct MessageFollower {
-    /// Path of the first request, until a daemon has answered.
-    path: String,
-    /// Last message that was printed, or the newest message at the start.
-    last: Option<String>,
-    /// Set once a daemon has answered.
-    begun: bool,
+    client: Client,
+    /// Path of the first list, until it is printed.
+    first: Option<String>,
+    /// Newest message that is known.
+    last: Option<Value>,
     json: bool,
     deliveries: bool,
 }
 
-impl LineHandler for MessageFollower {
-    fn path(&self) -> String {
-        match (&self.last, self.begun) {
-            (_, false) => self.path.clone(),
-            (Some(last), true) => format!("/v1/messages?follow=true&since={last}"),
+impl MessageFollower {
+    /// Prints messages, across restarts of the daemon.
+    async fn follow(&mut self) -> Result<(), CliError> {
+        let mut reconnect = Reconnect::new();
+        loop {
+            let before = self.last.clone();
+            match self.print_all().await {
+                Err(error)
+                    if error.is_broken && reconnect.should_retry(before != self.last).await => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Prints new messages after each event about one.
+    async fn print_all(&mut self) -> Result<(), CliError> {
+        let mut events = self.client.get_stream("/v1/events").await?;
+        while let Some((name, _)) = events.event().await? {
+            if matches!(name.as_str(), "hello" | "reset" | "message") {
+                self.print_new().await?;
+            }
+        }
+        Err(ClientError::ended_early().into())
+    }
+
+    async fn print_new(&mut self) -> Result<(), CliError> {
+        let path = match (&self.first, &self.last) {
+            (Some(first), _) => first.clone(),
+            (None, Some(last)) => {
+                let id = last["message_id"].as_str().unwrap_or_default();
+                format!("/v1/messages?since={id}")
+            }
             // There were no messages at the start, so all are new.
-            (None, true) => "/v1/messages?follow=true&limit=1000".into(),
+            (None, None) => "/v1/messages?limit=1000".into(),
+        };
+        let listed = self.client.get(&path).await?;
+        self.first = None;
+        let messages = listed["messages"].as_array().into_iter().flatten();
+        for message in messages.rev() {
+            match self.json {
+                true => outln!("{message}"),
+                false => print(message, self.deliveries),
+            }
         }
-    }
-
-    fn connected(&mut self) {
-        self.begun = true;
-    }
-
-    fn handle_line(&mut self, message: Value) -> Result<bool, CliError> {
-        match self.json {
-            true => outln!("{message}"),
-            false => print(&message, self.deliveries),
+        // With --unseen, the first list may have older messages only.
+        let time = |message: &Value| message["created_at"].as_u64();
+        let listed = listed["messages"].get(0);
+        if let Some(newest) = listed.filter(|new| time(new) >= self.last.as_ref().and_then(time)) {
+            self.last = Some(newest.clone());
         }
-        self.last = message["message_id"].as_str().map(str::to_owned);
-        Ok(true)
+        Ok(())
     }
 }
 

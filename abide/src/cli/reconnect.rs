@@ -8,7 +8,6 @@ use abide_core::time::Mono;
 use serde_json::Value;
 
 use super::client::{Client, ClientError};
-use super::error::CliError;
 use abide_engine::clock::{Clock, SystemClock, pause};
 
 /// Consecutive streams that may break without any data; the client gives up at one more.
@@ -68,45 +67,4 @@ pub async fn post_waiting(
             answer => return answer,
         }
     }
-}
-
-/// Consumer of a stream of JSON lines that survives a restart of the daemon.
-pub trait LineHandler {
-    /// Path for the next request. It contains the cursor, so that no line is lost or repeated after a reconnect.
-    fn path(&self) -> String;
-
-    /// Called when the daemon has accepted the request, before its first line.
-    fn connected(&mut self) {}
-
-    /// Handles a line. `false` ends the stream.
-    fn handle_line(&mut self, line: Value) -> Result<bool, CliError>;
-}
-
-/// Feeds lines to the handler until it wants no more, and reconnects when the daemon goes away.
-pub async fn follow(client: &Client, handler: &mut impl LineHandler) -> Result<(), CliError> {
-    let mut reconnect = Reconnect::new();
-    loop {
-        let mut received = false;
-        match read_stream(client, handler, &mut received).await {
-            Err(error) if error.is_broken && reconnect.should_retry(received).await => {}
-            done => return done,
-        }
-    }
-}
-
-/// Reads one stream until the handler wants no more.
-async fn read_stream(
-    client: &Client,
-    handler: &mut impl LineHandler,
-    received: &mut bool,
-) -> Result<(), CliError> {
-    let mut stream = client.get_stream(&handler.path()).await?;
-    handler.connected();
-    while let Some(line) = stream.line().await? {
-        *received = true;
-        if !handler.handle_line(line)? {
-            return Ok(());
-        }
-    }
-    Err(ClientError::ended_early().into())
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use abide_api::{Id, QuestionDetails, QuestionEvent, QuestionPage};
+use abide_api::{ClosedQuestion, Id, QuestionDetails, QuestionEvent, QuestionPage};
 use abide_core::fleet::MachineId;
 use abide_core::{Agent, QuestionId};
 use abide_engine::Handle;
@@ -127,10 +127,10 @@ impl QuestionFollower {
             };
             let closing = self.handle.store_reader().question_closing(id).await;
             let closing = closing.ok().flatten().map(|(_, closing)| closing);
-            let event = QuestionEvent::Closed {
+            let event = QuestionEvent::Closed(ClosedQuestion {
                 question_id: Id(id),
                 closing: closing.unwrap_or_default(),
-            };
+            });
             events.push((agent, event));
         }
         events

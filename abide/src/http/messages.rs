@@ -2,20 +2,17 @@
 
 use abide_api::{Delivery, Id, Message, MessagePage};
 use axum::extract::{Path, State as Shared};
-use axum::response::{IntoResponse, Response};
-use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::sync::broadcast;
 
 use super::body::{JsonBody, JsonResponse, Query};
 use super::problem::Problem;
 use super::requester::Requester;
-use super::{State, json_lines, pagination};
+use super::{State, pagination};
 use crate::tools::{self, message_subject};
+use abide_engine::Handle;
 use abide_engine::store::{self, DeliveryState, MessageQuery, MessageRow, StoreFault, StoreReader};
 use abide_engine::text::message_text;
-use abide_engine::{Change, Handle};
 
 /// Number of messages per query when missed messages are read from the store.
 const BATCH: usize = 1_000;
@@ -25,9 +22,6 @@ const PAGE: usize = 50;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MessageListQuery {
-    /// If true, new messages are sent too, one JSON object per line.
-    #[serde(default, deserialize_with = "pagination::flag")]
-    follow: bool,
     /// Only messages that their agent has not seen.
     #[serde(default, deserialize_with = "pagination::flag")]
     unseen: bool,
@@ -37,73 +31,48 @@ pub struct MessageListQuery {
     limit: Option<usize>,
     /// Cursor: `next` of the previous page.
     after: Option<String>,
-    /// With `follow`: the last received message. Later messages are sent, seen or not.
+    /// Id of a message: all later ones are listed, seen or not.
     since: Option<String>,
 }
 
-/// Lists messages, newest first, with the cursor of the next page. With `follow`: a line for each
-/// message, newest last, and for each new one.
+/// Lists messages, newest first, with the cursor of the next page.
 pub async fn list(
     Shared(state): Shared<State>,
     requester: Requester,
     Query(query): Query<MessageListQuery>,
-) -> Result<Response, Problem> {
-    let changes = state.handle.published().follow();
+) -> Result<JsonResponse<MessagePage>, Problem> {
     let store = state.handle.store_reader();
+    if let Some(since) = query.since {
+        let given = since.parse().map_err(|_| invalid_since(&since))?;
+        let given = store.message_number(given);
+        // A message that is no longer stored must not suppress newer ones.
+        let newest = newest_number(store, &requester).await;
+        let since = newest.map(|newest| newest.min(given));
+        let rows = messages_after(store, &requester, since).await?;
+        let messages = messages(&state.handle, &rows).await;
+        return Ok(JsonResponse(MessagePage {
+            messages,
+            next: None,
+        }));
+    }
     let before = query.after.map(|id| match id.parse() {
         Ok(id) => Ok(store.message_number(id)),
         Err(_) => Err(pagination::invalid_cursor(&id)),
     });
-    let since = query.since.map(|id| match id.parse() {
-        Ok(id) if query.follow => Ok(store.message_number(id)),
-        _ => Err(invalid_since(&id)),
-    });
-    let since = since.transpose()?;
     let most = pagination::limit(Some(query.limit.unwrap_or(PAGE)))?;
-    // Messages after this one are sent as they arrive, even if the agent has read them by then.
-    let newest = match query.follow {
-        true => newest_number(store, &requester).await,
-        false => None,
+    let page = MessageQuery {
+        agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
+        unseen: query.unseen,
+        before: before.transpose()?,
+        limit: most + 1,
+        ..MessageQuery::default()
     };
-    let rows = match since {
-        // A `since` message that is no longer stored must not suppress newer ones.
-        Some(since) => {
-            let since = newest.map(|newest| newest.min(since));
-            messages_after(store, &requester, since).await
-        }
-        None => {
-            let page = MessageQuery {
-                agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
-                unseen: query.unseen,
-                before: before.transpose()?,
-                limit: most + 1,
-                ..MessageQuery::default()
-            };
-            store.messages(page).await
-        }
-    };
-    let mut rows = rows?;
-    let more = since.is_none() && rows.len() > most;
-    if more {
-        rows.truncate(most);
-    }
+    let mut rows = store.messages(page).await?;
+    let more = rows.len() > most;
+    rows.truncate(most);
     let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
     let messages = messages(&state.handle, &rows).await;
-    if !query.follow {
-        return Ok(JsonResponse(MessagePage { messages, next }).into_response());
-    }
-    let login = requester.login();
-    let message_stream = MessageStream {
-        handle: state.handle.clone(),
-        requester,
-        changes,
-        last: newest.max(rows.first().map(|row| row.number)),
-        unsent: messages,
-    };
-    let lines = stream::unfold(message_stream, async |mut stream| {
-        Some((stream.next().await?, stream))
-    });
-    Ok(json_lines(&state, login, lines))
+    Ok(JsonResponse(MessagePage { messages, next }))
 }
 
 /// Number of the newest message that the caller may see.
@@ -143,53 +112,7 @@ async fn messages_after(
 
 fn invalid_since(given: &str) -> Problem {
     let shown = tools::shown(given);
-    Problem::bad_input(format!(
-        "`since` must be a message id and needs `follow`; got {shown}"
-    ))
-}
-
-struct MessageStream {
-    handle: Handle,
-    requester: Requester,
-    changes: broadcast::Receiver<Change>,
-    /// Newest message that was sent or is in `unsent`. Redelivery of an older message is not sent again.
-    last: Option<u64>,
-    /// Messages still to be sent, oldest last.
-    unsent: Vec<Message>,
-}
-
-impl MessageStream {
-    async fn next(&mut self) -> Option<Message> {
-        loop {
-            if let Some(message) = self.unsent.pop() {
-                return Some(message);
-            }
-            match self.changes.recv().await {
-                Ok(Change::Message(agent, _)) => {
-                    if self.requester.sees(&agent) {
-                        self.read_new().await;
-                    }
-                }
-                Ok(
-                    Change::Session(_)
-                    | Change::Asked(_)
-                    | Change::Closed(..)
-                    | Change::Timer(_)
-                    | Change::MessageUpdated(_),
-                ) => {}
-                Err(broadcast::error::RecvError::Lagged(_)) => self.read_new().await,
-                Err(broadcast::error::RecvError::Closed) => return None,
-            }
-        }
-    }
-
-    /// Reads the messages after `last` from the store.
-    async fn read_new(&mut self) {
-        let rows = messages_after(self.handle.store_reader(), &self.requester, self.last).await;
-        let rows = rows.unwrap_or_default();
-        self.unsent = messages(&self.handle, &rows).await;
-        self.last = self.last.max(rows.first().map(|row| row.number));
-    }
+    Problem::bad_input(format!("`since` must be a message id; got {shown}"))
 }
 
 /// Asks the wakers to deliver a message once more, even if it was read and regardless of their budget.

@@ -49,7 +49,6 @@ pub use page::is_built as page_is_built;
 pub(crate) use problem::Problem;
 pub use tcp::serve_tcp;
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -59,14 +58,11 @@ use abide_core::Wall;
 use axum::body::{Body, Bytes};
 use axum::extract::DefaultBodyLimit;
 use axum::extract::connect_info::Connected;
-use axum::http::header;
 use axum::middleware::{from_fn_with_state, map_response};
-use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::{IncomingStream, Listener};
 use axum::{BoxError, Router};
 use futures_util::{Stream, StreamExt};
-use serde::Serialize;
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::http::login_store::{LoginId, LoginStore};
@@ -157,17 +153,6 @@ where
 {
     let logged_out = until_login_ends(state.logins.clone(), login);
     Body::from_stream(pieces.take_until(logged_out))
-}
-
-/// Streaming response with one JSON object per line, which ends when the login of the caller ends.
-fn json_lines<T: Serialize>(
-    state: &State,
-    login: Option<LoginId>,
-    lines: impl Stream<Item = T> + Send + 'static,
-) -> Response {
-    let lines = lines.map(|line| Ok::<_, Infallible>(format!("{}\n", body::json(&line))));
-    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
-    (kind, body_until_logout(state, login, lines)).into_response()
 }
 
 /// All routes, with the OpenAPI document and the web page.

@@ -1,90 +1,52 @@
-//! Questions: listing, following, and answering, with the checks for each.
+//! Questions: listing and answering, with the checks for each.
 
-use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use abide_api::{
-    Answered, Id, QuestionAbout, QuestionDetails, QuestionEvent, QuestionLine, QuestionPage,
-};
+use abide_api::{Answered, ClosedQuestion, Id, QuestionAbout, QuestionDetails, QuestionPage};
 use abide_core::policy::Choice;
-use abide_core::{Millis, Mono, QuestionId};
+use abide_core::{Millis, QuestionId};
 use axum::extract::{Path, State as Shared};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::broadcast;
 
 use super::body::{JsonBody, JsonResponse, Query};
 use super::problem::Problem;
 use super::requester::{self, Requester};
-use super::{State, headers, json_lines, pagination, session_activity};
-use crate::fleet::{self, QuestionFollower};
+use super::{State, headers, pagination, session_activity};
+use crate::fleet;
 use crate::strict_json::StrictJson;
 use crate::tools::{self, AnswerFault, GivenAnswer, question_fields};
-use abide_engine::clock::{SystemClock, sleep_until};
-use abide_engine::store::closing_word;
-use abide_engine::{Change, Handle, QuestionView};
-
-/// Time between two looks at the questions of other machines.
-const LOOK_ELSEWHERE: Millis = Millis::from_secs(1);
+use abide_engine::{Handle, QuestionView};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QuestionListQuery {
-    /// If true, questions that are opened or closed are sent too, one JSON object per line.
-    #[serde(default, deserialize_with = "pagination::flag")]
-    follow: bool,
     /// Maximum number of questions, 1 to 1000.
     #[serde(default, deserialize_with = "pagination::count")]
     #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
     /// Cursor: `next` of the previous page.
     after: Option<String>,
-    /// With `follow`: ids of questions that the client knows as open, separated by commas. Only their
-    /// closing is sent.
+    /// Ids of questions that the client knows as open, separated by commas. Those that are closed are listed in `closed`.
     told: Option<String>,
 }
 
-/// Lists the open questions. With `follow`: a line for each open question, and for each that is opened
-/// or closed. A person who holds the stream open counts as available for questions.
+/// Lists the open questions.
 pub async fn list(
     Shared(state): Shared<State>,
     requester: Requester,
     Query(query): Query<QuestionListQuery>,
-) -> Result<Response, Problem> {
-    if !query.follow {
-        let page = page(&state, &requester, &query).await?;
-        return Ok(JsonResponse(page).into_response());
-    }
-    let watcher = requester
-        .may_be_a_person()
-        .then(|| state.handle.add_watcher());
-    let changes = state.handle.published().follow();
+) -> Result<JsonResponse<QuestionPage>, Problem> {
     let known = parse_known(query.told.as_deref())?;
-    let login = requester.login();
-    let has_others = state.handle.other_machines().is_some() && !requester.is_another_machine();
-    let mut question_stream = QuestionStream {
-        handle: state.handle.clone(),
-        elsewhere: QuestionFollower::new(state.handle.clone()),
-        look_at: has_others.then(|| SystemClock.mono()),
-        requester,
-        changes,
-        known,
-        ready: VecDeque::new(),
-        open: Vec::new(),
-        _watcher: watcher,
-    };
-    question_stream.catch_up().await;
-    let lines = stream::unfold(question_stream, async |mut stream| {
-        Some((stream.next().await?, stream))
-    });
-    Ok(json_lines(&state, login, lines))
+    let mut page = page(&state, &requester, &query).await?;
+    page.closed = closed(&state.handle, &requester, known).await;
+    Ok(JsonResponse(page))
 }
 
-fn parse_known(ids: Option<&str>) -> Result<HashSet<QuestionId>, Problem> {
+fn parse_known(ids: Option<&str>) -> Result<Vec<QuestionId>, Problem> {
     let ids = ids.into_iter().flat_map(|ids| ids.split(','));
     ids.map(|id| {
         id.parse().map_err(|_| {
@@ -97,33 +59,32 @@ fn parse_known(ids: Option<&str>) -> Result<HashSet<QuestionId>, Problem> {
     .collect()
 }
 
-/// Closing lines for questions that the client knows as open but that were closed meanwhile. Removes
-/// them from `known`.
-async fn missed_closings(
+/// Those of these questions that are closed, as far as the database has it.
+async fn closed(
     handle: &Handle,
     requester: &Requester,
-    open: &[Arc<QuestionView>],
-    known: &mut HashSet<QuestionId>,
-) -> Vec<QuestionLine> {
+    known: Vec<QuestionId>,
+) -> Vec<ClosedQuestion> {
     let own = |session: &str| {
         let session = session.parse().ok();
         let view = session.and_then(|session| handle.published().session(session));
         let agent = requester.agent.as_ref();
         agent.is_none_or(|agent| view.is_some_and(|view| view.state.agent == *agent))
     };
-    let mut lines = Vec::new();
-    let is_open = |id: &QuestionId| open.iter().any(|question| question.id == *id);
-    let missed: Vec<QuestionId> = known.iter().copied().filter(|id| !is_open(id)).collect();
-    for id in missed {
-        // Without a row, the closing is not stored yet and will arrive as a change.
-        if let Ok(Some((session, closing))) = handle.store_reader().question_closing(id).await
+    let mut all = Vec::new();
+    for id in known {
+        if handle.published().question(id).is_none()
+            && let Ok(Some((session, closing))) = handle.store_reader().question_closing(id).await
             && own(&session)
         {
-            lines.push(closed(id, &closing));
-            known.remove(&id);
+            let question_id = Id(id);
+            all.push(ClosedQuestion {
+                question_id,
+                closing,
+            });
         }
     }
-    lines
+    all
 }
 
 /// Page of open questions, oldest first; those of other machines are behind the last one of this machine.
@@ -163,6 +124,7 @@ async fn page(
         questions,
         next,
         total,
+        closed: Vec::new(),
     })
 }
 
@@ -187,112 +149,6 @@ pub fn visible_questions(handle: &Handle, requester: &Requester) -> Vec<Arc<Ques
     open.retain(|question| requester.sees(&question.agent));
     open.sort_by_key(|question| (question.state.asked, question.id));
     open
-}
-
-struct QuestionStream {
-    handle: Handle,
-    requester: Requester,
-    changes: broadcast::Receiver<Change>,
-    /// Open questions that the client knows, from this or an earlier stream. Only for these a closing line is sent.
-    known: HashSet<QuestionId>,
-    /// Lines that are still to be sent: closings that the client has missed, and questions of other machines.
-    ready: VecDeque<QuestionLine>,
-    /// Open questions that were not sent yet, oldest last.
-    open: Vec<Arc<QuestionView>>,
-    elsewhere: QuestionFollower,
-    /// Time of the next look at the questions of other machines; `None`: there are none.
-    look_at: Option<Mono>,
-    _watcher: Option<abide_engine::WatcherGuard>,
-}
-
-impl QuestionStream {
-    async fn next(&mut self) -> Option<QuestionLine> {
-        loop {
-            if let Some(line) = self.ready.pop_front() {
-                return Some(line);
-            }
-            if let Some(question) = self.open.pop() {
-                self.known.insert(question.id);
-                return Some(opened(&question));
-            }
-            let change = tokio::select! {
-                change = self.changes.recv() => change,
-                () = sleep_until(&SystemClock, self.look_at) => {
-                    self.look_elsewhere().await;
-                    continue;
-                }
-            };
-            match change {
-                Ok(Change::Asked(question)) => {
-                    // A question is in the list just before its change arrives, and a restarted daemon
-                    // asks again: send it once.
-                    if self.requester.sees(&question.agent) && self.known.insert(question.id) {
-                        return Some(opened(&question));
-                    }
-                }
-                Ok(Change::Closed(question, _)) if !self.known.remove(&question) => {}
-                Ok(Change::Closed(question, closing)) => {
-                    return Some(closed(question, closing_word(closing)));
-                }
-                Ok(
-                    Change::Session(_)
-                    | Change::Timer(_)
-                    | Change::Message(..)
-                    | Change::MessageUpdated(_),
-                ) => {}
-                // Changes were lost because the client reads slowly.
-                Err(broadcast::error::RecvError::Lagged(_)) => self.catch_up().await,
-                Err(broadcast::error::RecvError::Closed) => return None,
-            }
-        }
-    }
-
-    /// Reads the open questions, and what became of those that the client knows as open.
-    async fn catch_up(&mut self) {
-        let mut open = visible_questions(&self.handle, &self.requester);
-        open.reverse();
-        let missed = missed_closings(&self.handle, &self.requester, &open, &mut self.known);
-        self.ready.extend(missed.await);
-        open.retain(|question| !self.known.contains(&question.id));
-        self.open = open;
-    }
-
-    async fn look_elsewhere(&mut self) {
-        for (agent, event) in self.elsewhere.look().await {
-            if !self.requester.sees(&agent) {
-                continue;
-            }
-            match event {
-                QuestionEvent::Open(details) => {
-                    let question = details.question;
-                    if self.known.insert(question.question_id.0) {
-                        let line = QuestionLine::Asked(Box::new(question));
-                        self.ready.push_back(line);
-                    }
-                }
-                QuestionEvent::Closed {
-                    question_id,
-                    closing,
-                } => {
-                    if self.known.remove(&question_id.0) {
-                        self.ready.push_back(closed(question_id.0, &closing));
-                    }
-                }
-            }
-        }
-        self.look_at = Some(SystemClock.mono() + LOOK_ELSEWHERE);
-    }
-}
-
-fn closed(question: QuestionId, closing: &str) -> QuestionLine {
-    QuestionLine::Closed {
-        question_id: Id(question),
-        closing: closing.into(),
-    }
-}
-
-fn opened(question: &QuestionView) -> QuestionLine {
-    QuestionLine::Asked(Box::new(question_fields(question)))
 }
 
 /// Longest idempotency key of an answer, in bytes.

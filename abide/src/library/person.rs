@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::Error;
-use crate::client::{Client, ResponseStream};
+use crate::client::{Client, QuestionFollower};
 
 /// Interface of a person to abide. A process inside a session is never accepted as a person.
 ///
@@ -58,9 +58,9 @@ impl Person {
 
     /// Open questions, followed by new ones. While this stream is open, a person counts as reachable.
     pub async fn questions(&self) -> Result<Questions, Error> {
-        let path = "/v1/questions?follow=true";
-        let stream = self.client.get_stream(path);
-        Ok(Questions(stream.await?))
+        QuestionFollower::begin(&self.client, Vec::new())
+            .await
+            .map(Questions)
     }
 
     /// Answers a question in one of the words that it offers: `yes` or `no`, about a command of an agent also `once`,
@@ -77,14 +77,14 @@ impl Person {
 }
 
 /// Stream of questions.
-pub struct Questions(ResponseStream);
+pub struct Questions(QuestionFollower);
 
 impl Questions {
     /// Waits for the next question. `None`: abide has stopped.
     pub async fn next(&mut self) -> Result<Option<Question>, Error> {
-        while let Some(line) = self.0.line().await? {
-            if line["event"] == "asked"
-                && let Some(question) = Question::of(line)
+        while let Some(change) = self.0.next().await? {
+            if change["event"] == "asked"
+                && let Some(question) = Question::of(change)
             {
                 return Ok(Some(question));
             }

@@ -1,20 +1,20 @@
 //! The HTTP interface, with handwritten requests.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use serde_json::{Value, json};
 
 use crate::harness::Abide;
 
-struct Answered {
+pub struct Answered {
     status: u16,
     head: String,
     body: Vec<u8>,
 }
 
 impl Answered {
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|_| panic!("{:?}", String::from_utf8_lossy(&self.body)))
     }
@@ -39,7 +39,7 @@ impl Answered {
     }
 }
 
-fn ask(abide: &Abide, line: &str, headers: &str, body: &[u8]) -> Answered {
+pub fn ask(abide: &Abide, line: &str, headers: &str, body: &[u8]) -> Answered {
     if !abide.socket().exists() {
         abide.output(["status"]);
     }
@@ -77,19 +77,6 @@ pub fn post(abide: &Abide, path: &str, body: &Value) -> Value {
     let answered = ask(abide, &line, headers, body.to_string().as_bytes());
     assert_eq!(answered.status, 200, "{}", answered.json());
     answered.json()
-}
-
-/// Lines of JSON of a stream.
-pub fn lines(abide: &Abide, path: &str) -> impl Iterator<Item = Value> {
-    let mut stream = UnixStream::connect(abide.socket()).expect("the daemon listens");
-    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("a request");
-    let lines = BufReader::new(stream)
-        .lines()
-        .map(|line| line.expect("a line"));
-    lines
-        .skip_while(|line| !line.is_empty())
-        .skip(1)
-        .map(|line| serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}")))
 }
 
 #[test]
@@ -327,11 +314,7 @@ fn person_who_disconnected_is_not_asked() {
     let abide = Abide::new();
     abide.output(["status"]);
     let mut person = UnixStream::connect(abide.socket()).unwrap();
-    write!(
-        person,
-        "GET /v1/questions?follow=true HTTP/1.1\r\nhost: x\r\n\r\n"
-    )
-    .unwrap();
+    write!(person, "GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut head = [0; 12];
     person.read_exact(&mut head).unwrap();
     assert_eq!(&head, b"HTTP/1.1 200");

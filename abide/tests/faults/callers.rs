@@ -3,6 +3,7 @@
 use std::io::{BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::{Child, Stdio};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -173,24 +174,44 @@ fn s30_no_signal_to_the_daemon_ends_a_session() {
     }
 }
 
+/// `abide answer --follow --json`, whose output is read as slowly as the test likes.
+struct FollowingCommand(Child);
+
+impl Drop for FollowingCommand {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
-fn client_that_reads_questions_late_gets_each_question_and_closing_once() {
+fn command_that_prints_questions_late_prints_each_question_and_closing_once() {
     let abide = Abide::new();
     abide.configure("[[policy.rule]]\nrun = [\"true\", \"asked\"]\ndo = \"ask\"\n");
     abide.start();
-    let (mut late, mut prompt) = (abide.watch(), abide.watch());
-    let next = |stream: &mut BufReader<UnixStream>| -> (String, String) {
-        let line: Value = serde_json::from_str(&line_with(stream, "\"event\":")).expect("JSON");
+    let mut prompt = abide.watch();
+    let mut follow = abide.command(["answer", "--follow", "--json"]);
+    let mut follow = FollowingCommand(follow.stdout(Stdio::piped()).spawn().expect("abide runs"));
+    let mut late = BufReader::new(follow.0.stdout.take().expect("a pipe"));
+    let mut next = || -> (String, String) {
+        let line: Value = serde_json::from_str(&line_with(&mut late, "\"event\":")).expect("JSON");
         let word = |name: &str| line[name].as_str().expect("a word").to_owned();
         (word("event"), word("question_id"))
     };
-    // The questions are longer than the buffers between the daemon and the client that does not read.
+    // The questions are longer than the buffers between the daemon and the command whose output is not read.
     let long = "x".repeat(60_000);
     let mut expected: Vec<(String, String)> = Vec::new();
+    let mut seen = Vec::new();
     let calls = (0..8).map(|number| {
         let command = json!({"command": format!("true asked {number} {long}")});
         let call = abide.begin_for("ann", "shell", &command);
-        expected.push(next(&mut prompt));
+        let asked: Value =
+            serde_json::from_str(&line_with(&mut prompt, "\"state\":\"open\"")).expect("JSON");
+        let id = asked["question_id"].as_str().expect("an id").to_owned();
+        expected.push(("asked".to_owned(), id));
+        if number == 0 {
+            seen.push(next());
+        }
         call
     });
     let calls: Vec<UnixStream> = calls.collect();
@@ -209,10 +230,9 @@ fn client_that_reads_questions_late_gets_each_question_and_closing_once() {
         let made = abide.post("/v1/timers", &json!({"timers": timers}));
         assert_eq!(made.status, 200, "{}", made.body);
     }
-    let mut seen = Vec::new();
     let mut read_until_last = |expected: &[(String, String)]| {
         while seen.last() != expected.last() {
-            seen.push(next(&mut late));
+            seen.push(next());
         }
     };
     read_until_last(&expected);

@@ -121,16 +121,10 @@ impl Abide {
         stream
     }
 
-    /// Subscribes to questions, one JSON object per line. While the stream is open, the daemon counts it as a person
-    /// who watches.
+    /// Subscribes to events. While the stream is open, the daemon counts it as a person who watches.
     pub fn watch(&self) -> BufReader<UnixStream> {
         let mut stream = self.connect();
-        send(
-            &mut stream,
-            "GET",
-            "/v1/questions?follow=true",
-            &Value::Null,
-        );
+        send(&mut stream, "GET", "/v1/events", &Value::Null);
         let mut stream = BufReader::new(stream);
         // The daemon counts a subscriber before it sends the response head.
         let answered = line_with(&mut stream, "HTTP/1.1");
@@ -263,7 +257,7 @@ pub fn line_with(stream: &mut impl BufRead, wanted: &str) -> String {
         let read = stream.read_line(&mut line).expect("the stream goes on");
         assert_ne!(read, 0, "the stream ended before {wanted:?}");
         if line.contains(wanted) {
-            return line;
+            return line.strip_prefix("data: ").unwrap_or(&line).to_owned();
         }
     }
 }

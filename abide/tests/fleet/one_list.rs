@@ -120,14 +120,14 @@ fn followed_questions_have_those_of_the_other_machine() {
     let pair = Pair::with("[fleet]\ntype = [\"desk\"]\n");
     let mut lines = pair.desk.watch();
     let (begun, question) = pair.asked_on_build();
-    let asked = line_with(&mut lines, "\"asked\"");
+    let asked = line_with(&mut lines, "\"state\":\"open\"");
     let asked: Value = serde_json::from_str(asked.trim()).expect("JSON");
     assert_eq!(asked["question_id"], question, "{asked}");
     assert_eq!(asked["machine"], "build", "{asked}");
     let answer = json!({"answer": "no"});
     let answered = pair.desk.post(&answer_path(&question), &answer);
     assert_eq!(answered.status, 200);
-    let closed = line_with(&mut lines, "\"closed\"");
+    let closed = line_with(&mut lines, "\"state\":\"closed\"");
     assert!(closed.contains("\"closing\":\"no\""), "{closed}");
     harness::receive(begun).expect("an answer");
 }

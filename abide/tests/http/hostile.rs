@@ -290,7 +290,7 @@ impl Matrix {
         let mut twice = self.request("POST /v1/tools/shell");
         twice.more = format!("origin: http://127.0.0.1:{port}\r\n").repeat(2);
         self.refuse(&twice, 403);
-        let mut upgrade = self.request("GET /v1/questions?follow=true");
+        let mut upgrade = self.request("GET /v1/events");
         upgrade.more = "origin: http://evil.test\r\nupgrade: websocket\r\n\
             sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
             .into();

@@ -262,10 +262,10 @@ fn question_returns_the_call() {
 #[test]
 fn message_is_delivered_once() {
     let abide = Abide::new();
-    let mut coming = abide.open("GET /v1/messages?follow=true", "", "");
+    let mut coming = abide.open("GET /v1/events", "", "");
     let mission = json!({"total_duration": 1, "mission": "look again"});
     call(&abide, "timer", &mission, &json!({})).event();
-    assert!(coming.line().contains("look again"));
+    while coming.next_event().1 != "message" {}
     let told = || {
         let mut answer = call(&abide, "shell", &json!({"command": "true"}), &json!({}));
         let result = answer.event();

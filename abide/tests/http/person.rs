@@ -8,10 +8,20 @@ use crate::harness::{Abide, Answer};
 
 const PERSON: &str = "abide-person: true\r\n";
 
-/// A command that was idle for a second: the stream of questions, the question about the command, and the answer of
+/// Next event about a question.
+fn next_question(watched: &mut Answer) -> Value {
+    loop {
+        let (_, name, question) = watched.next_event();
+        if name == "question" {
+            return question;
+        }
+    }
+}
+
+/// A command that was idle for a second: the stream of events, the question about the command, and the answer of
 /// the call.
 fn asked(abide: &Abide) -> (Answer, String, JoinHandle<Value>) {
-    let mut watched = abide.open("GET /v1/questions?follow=true", PERSON, "");
+    let mut watched = abide.open("GET /v1/events", PERSON, "");
     assert_eq!(watched.status, 200);
     let call = json!({"command": "sleep 1000", "timeout": 1}).to_string();
     let call = abide.send("POST /v1/tools/execute_command", "", &call);
@@ -19,8 +29,8 @@ fn asked(abide: &Abide) -> (Answer, String, JoinHandle<Value>) {
         let text = Answer::begin(call).rest();
         serde_json::from_str(&text).unwrap_or(Value::String(text))
     });
-    let question: Value = serde_json::from_str(&watched.line()).expect("a question");
-    assert_eq!(question["event"], "asked", "{question}");
+    let question = next_question(&mut watched);
+    assert_eq!(question["state"], "open", "{question}");
     let id = question["question_id"].as_str().expect("its id").to_owned();
     (watched, id, answer)
 }
@@ -88,8 +98,7 @@ fn refused_from_inside(abide: &Abide) {
 #[test]
 fn agent_follows_only_its_own_questions() {
     let abide = Abide::new();
-    let follow = "GET /v1/questions?follow=true";
-    let mut spy = abide.open(follow, "abide-agent: spy\r\n", "");
+    let mut spy = abide.open("GET /v1/events", "abide-agent: spy\r\n", "");
     assert_eq!(spy.status, 200);
     let (mut watched, other, answer) = asked(&abide);
     let yes_or_no = |id: &str| {
@@ -101,7 +110,7 @@ fn agent_follows_only_its_own_questions() {
     };
     yes_or_no(&other);
     answer.join().expect("an answer");
-    let closed: Value = serde_json::from_str(&watched.line()).expect("JSON");
+    let closed = next_question(&mut watched);
     assert_eq!(closed["question_id"], other.as_str(), "{closed}");
     let call = json!({"command": "sleep 1000", "timeout": 1}).to_string();
     let _call = abide.send(
@@ -109,14 +118,14 @@ fn agent_follows_only_its_own_questions() {
         "abide-agent: spy\r\n",
         &call,
     );
-    let own: Value = serde_json::from_str(&spy.line()).expect("JSON");
+    let own = next_question(&mut spy);
     assert_eq!(
-        (&own["event"], &own["agent"]),
-        (&json!("asked"), &json!("spy")),
+        (&own["state"], &own["agent"]),
+        (&json!("open"), &json!("spy")),
         "{own}"
     );
     yes_or_no(own["question_id"].as_str().expect("its id"));
-    let closed: Value = serde_json::from_str(&spy.line()).expect("JSON");
+    let closed = next_question(&mut spy);
     assert_eq!(closed["question_id"], own["question_id"], "{closed}");
 }
 

@@ -49,7 +49,7 @@ pub use policy::{
 };
 pub use problem::{ErrorCode, Problem};
 pub use question::{
-    Answered, Question, QuestionAbout, QuestionDetails, QuestionEvent, QuestionLine, QuestionPage,
+    Answered, ClosedQuestion, Question, QuestionAbout, QuestionDetails, QuestionEvent, QuestionPage,
 };
 pub use request::{NewSession, NewTimer, QuestionAnswer, Rename, SignalRequest, TimerAction};
 pub use result::{ElsewhereResult, ToolOutput, ToolResult};

@@ -86,6 +86,18 @@ pub struct QuestionPage {
     pub next: Option<String>,
     /// Number of questions in all pages.
     pub total: usize,
+    /// Questions that the client knows as open and that are closed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub closed: Vec<ClosedQuestion>,
+}
+
+/// A question that is not open any more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClosedQuestion {
+    /// Id of the question.
+    pub question_id: Id<QuestionId>,
+    /// Answer, or `withdrawn`.
+    pub closing: String,
 }
 
 /// A change of a question, as an event of the page.
@@ -95,27 +107,7 @@ pub enum QuestionEvent {
     /// The question is open.
     Open(Box<QuestionDetails>),
     /// The question was answered or withdrawn.
-    Closed {
-        /// Id of the question.
-        question_id: Id<QuestionId>,
-        /// Answer, or `withdrawn`.
-        closing: String,
-    },
-}
-
-/// A change of a question, as a line of `abide answer --follow`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum QuestionLine {
-    /// The question is open.
-    Asked(Box<Question>),
-    /// The question was answered or withdrawn.
-    Closed {
-        /// Id of the question.
-        question_id: Id<QuestionId>,
-        /// Answer, or `withdrawn`.
-        closing: String,
-    },
+    Closed(ClosedQuestion),
 }
 
 /// An answer that was accepted.

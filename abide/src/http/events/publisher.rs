@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use abide_api::{Id, Nothing, QuestionEvent, RemovedSession};
+use abide_api::{ClosedQuestion, Id, Nothing, QuestionEvent, RemovedSession};
 use abide_core::request::Caller;
 use abide_core::{Agent, Millis, Mono, QuestionId, SessionId, TimerId};
 use serde::Serialize;
@@ -73,10 +73,10 @@ impl EventPublisher {
                     self.send(Some(question.agent.clone()), "question", &event);
                 }
                 Change::Closed(id, closing) => {
-                    let event = QuestionEvent::Closed {
+                    let event = QuestionEvent::Closed(ClosedQuestion {
                         question_id: Id(id),
                         closing: closing_word(closing).into(),
-                    };
+                    });
                     // Subscribers do not know this question, so they do not need to know that it is closed.
                     if let Some(agent) = self.announced.remove(&id) {
                         self.send(Some(agent), "question", &event);
