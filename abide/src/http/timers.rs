@@ -22,7 +22,7 @@ use super::body::{JsonBody, JsonResponse, Query};
 use super::problem::Problem;
 use super::requester::Requester;
 use super::tools::{context, environment_for};
-use super::{State, elsewhere, headers, pagination};
+use super::{State, elsewhere, pagination};
 use crate::tools::{self, BadInput, NotCalled};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
@@ -258,7 +258,6 @@ async fn call(
     tool: &str,
     arguments: Map<String, Value>,
 ) -> TimerResponse {
-    let plain = tool == "timer" && creates_plain_mission(headers, &arguments);
     let env = environment_for(tool, &arguments);
     let context = context(env, requester, headers)?;
     let call =
@@ -277,20 +276,9 @@ async fn call(
         ToolOutput::ReadTimer(ReadTimerResult::One(timer)) => *timer,
         _ => return Err(Problem::fault("no timer was read")),
     };
-    Ok(JsonResponse(match plain {
-        true => to_details(result.text, timer, (false, None)),
-        false => with_details(state, requester, result.text, timer).await,
-    }))
-}
-
-/// Returns `true` for a new timer whose details are known without reading the store: a mission without
-/// a condition, on which no call stands by yet. With an idempotency key the timer may already exist.
-/// To read them would wait for one more commit: 64 callers would make less than half as many timers a second.
-fn creates_plain_mission(headers: &HeaderMap, arguments: &Map<String, Value>) -> bool {
-    let plain = ["mission", "total_duration", "timeout_duration"];
-    arguments.contains_key("mission")
-        && arguments.keys().all(|name| plain.contains(&name.as_str()))
-        && !headers.contains_key(headers::KEY_HEADER)
+    Ok(JsonResponse(
+        with_details(state, requester, result.text, timer).await,
+    ))
 }
 
 /// Result of a tool, with further details of the timer: its condition, and if a call stands by on it.
@@ -312,14 +300,7 @@ async fn with_details(
         None => None,
     };
     let known = details.map(|details| (details.standing_by, details.until));
-    to_details(text, result, known.unwrap_or_default())
-}
-
-fn to_details(
-    text: String,
-    result: TimerResult,
-    (standing_by, until): (bool, Option<Value>),
-) -> TimerDetails {
+    let (standing_by, until) = known.unwrap_or_default();
     TimerDetails {
         timer: result.timer,
         standing_by,

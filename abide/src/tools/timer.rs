@@ -4,8 +4,6 @@ mod elsewhere;
 mod presentation;
 mod refused;
 
-use std::sync::Arc;
-
 use abide_api::arguments::{
     FilledText, PauseTimerArgs, ReadTimerArgs, Text, TimerActionArgs, TimerArgs,
 };
@@ -39,8 +37,6 @@ pub(super) struct TimerTool {
     agent: Option<Agent>,
     /// The client's own limit, if it is shorter than the requested standby.
     client_limit: Option<Millis>,
-    /// Data of a new timer.
-    given: Option<NewTimerData>,
     /// Channel by which the caller learns of a completion after the call.
     channel: CompletionChannel,
 }
@@ -65,52 +61,6 @@ impl CompletionChannel {
         match wakers.any(|waker| waker.wakes(&context.agent.0, conversation)) {
             true => CompletionChannel::Waker,
             false => CompletionChannel::NextCall,
-        }
-    }
-}
-
-/// Data of a new timer, so that the answer need not read it from the database. Only for a timer without an
-/// idempotency key: under a key the timer may have existed before.
-struct NewTimerData {
-    purpose: Arc<str>,
-    until: Option<Arc<str>>,
-    standby: Option<Millis>,
-}
-
-impl NewTimerData {
-    fn of(request: &Request) -> Option<Self> {
-        match request {
-            Request::Create(new) if new.key.is_none() => Some(NewTimerData {
-                purpose: new.purpose.clone(),
-                until: new.until.clone(),
-                standby: new.standby.map(|time| time.min(new.total)),
-            }),
-            _ => None,
-        }
-    }
-
-    /// Database row of the timer that was just created.
-    fn row(&self, timer: &Timer) -> TimerRow {
-        TimerRow {
-            id: timer.id,
-            agent: timer.agent.0.to_string(),
-            kind: timer.kind,
-            purpose: self.purpose.to_string(),
-            condition: self.until.as_deref().map(str::to_owned),
-            created: timer.checked,
-            checked: timer.checked,
-            total: timer.total,
-            standby: self.standby,
-            status: timer.status.as_str().to_owned(),
-            remaining: None,
-            due: None,
-            stop_reason: None,
-            seen: None,
-            ended_sessions: Vec::new(),
-            completed_by: None,
-            late: None,
-            ended: None,
-            acted: None,
         }
     }
 }
@@ -198,7 +148,6 @@ pub(super) async fn read(
         call,
         agent,
         client_limit,
-        given: NewTimerData::of(&request),
         channel,
     };
     if let Request::Create(Create {
@@ -419,10 +368,7 @@ impl TimerTool {
     }
 
     async fn timer_result(&self, handle: &Handle, timer: &Timer, why: Why) -> ToolResult {
-        let row = match (&self.given, why) {
-            (Some(given), Why::Made) => Some(given.row(timer)),
-            _ => handle.store_reader().timer(timer.id).await.ok().flatten(),
-        };
+        let row = handle.store_reader().timer(timer.id).await.ok().flatten();
         let reason = purpose(row.as_ref());
         let id = timer.id;
         // The action was performed before; the answer is the same as it would have been then.
