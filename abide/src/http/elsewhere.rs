@@ -27,7 +27,7 @@ use crate::fleet::forward;
 use crate::tools;
 
 /// Headers of a request that are passed on.
-const PASSED: [header::HeaderName; 3] = [header::CONTENT_TYPE, header::ACCEPT, header::RANGE];
+const PASSED: [header::HeaderName; 2] = [header::CONTENT_TYPE, header::ACCEPT];
 /// Headers of a request that opens a WebSocket.
 const WEBSOCKET: [header::HeaderName; 4] = [
     header::CONNECTION,

@@ -27,8 +27,6 @@ pub struct Operation {
     response: ResponseKind,
     /// Set if the route needs neither a token nor a login.
     public: bool,
-    /// Set if the route supports range requests.
-    supports_ranges: bool,
 }
 
 /// Kind of request body.
@@ -55,7 +53,6 @@ pub fn operation(summary: &'static str) -> Operation {
         body: BodyKind::None,
         response: ResponseKind::Empty,
         public: false,
-        supports_ranges: false,
     }
 }
 
@@ -99,12 +96,6 @@ impl Operation {
     /// Declares that no credential is needed.
     pub fn public(mut self) -> Self {
         self.public = true;
-        self
-    }
-
-    /// Declares support for the `Range` header.
-    pub fn supports_ranges(mut self) -> Self {
-        self.supports_ranges = true;
         self
     }
 
@@ -278,11 +269,6 @@ fn operation_json(op: &Operation, schemas: &mut Schemas) -> Value {
             )
         }
     };
-    if op.supports_ranges {
-        let mut part = response.clone();
-        part["description"] = json!("The requested range.");
-        described["responses"]["206"] = part;
-    }
     described["responses"][status.to_string()] = response;
     if op.public {
         described["security"] = json!([]);

@@ -153,10 +153,9 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
     .get(
         "/v1/sessions/{id}/log/raw",
         log_download::download,
-        operation("Download a log; supports `Range`")
+        operation("Download a log")
             .query::<log_download::DownloadQuery>()
-            .returns_other(200, BYTES)
-            .supports_ranges(),
+            .returns_other(200, BYTES),
     )
     .get(
         "/v1/sessions/{id}/lines",
