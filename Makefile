@@ -104,11 +104,12 @@ web-test: browser web ## the page in a real browser, against the real daemon
 	$(CARGO) build --locked --profile test -p abide
 	cd web && npm run --silent test
 
-pictures: browser web ## draw the pictures of the page again, from a real daemon
+pictures: browser web ## draw the pictures again, from the program and its page
 	if ! command -v pngquant >/dev/null; then
 	  $(call apt,pngquant)
 	fi
 	$(CARGO) build --locked -p abide
+	demo/show target/debug/abide 2>&1 | demo/picture > demo/abide.svg
 	cd web && npm run --silent pictures
 
 page-bench: browser optimized ## how smooth the page is with ten thousand timers and two thousand sessions
