@@ -158,7 +158,7 @@ for (const order of ORDERS) {
       await page.getByRole('button', { name: 'Kill it' }).click();
     });
     await expect(card).toBeHidden();
-    const seen = (await looks(page)).filter((look) => look !== 'killed by a person');
+    const seen = (await looks(page)).filter((look) => look !== 'Killed by a person');
     expect(seen).toEqual(['Running', 'Killing…', 'gone']);
   });
 

@@ -26,7 +26,7 @@ test('no kills the command', async ({ abide, inside: page }) => {
   await expect(page.getByRole('heading', { name: 'All quiet' })).toBeVisible();
   // The first view shows the ended session and its result.
   const lately = page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem');
-  await expect(lately).toHaveText([/declined by a person.*sleep 1000/]);
+  await expect(lately).toHaveText([/Declined by a person.*sleep 1000/]);
   await page.getByRole('link', { name: 'Sessions', exact: true }).click();
   await expect(page.getByText('declined by a person')).toBeVisible();
 });

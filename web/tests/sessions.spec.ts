@@ -18,7 +18,7 @@ test('a session shows its live tail and is killed after a confirmation', async (
   await page.getByRole('button', { name: 'Kill it' }).click();
   await expect(page.getByText('No running sessions')).toBeVisible();
   await page.getByRole('link', { name: 'All sessions' }).click();
-  await expect(page.getByRole('listitem').filter({ hasText: id })).toContainText('killed by a person');
+  await expect(page.getByRole('listitem').filter({ hasText: id })).toContainText('Killed by a person');
 });
 
 test('the buttons of a card stay in place when its session writes', async ({ abide, inside: page }) => {
@@ -78,7 +78,7 @@ test('a command that failed to start has ended when it failed, and ran for no ti
   await page.goto(await abide.link());
   const failed = new Date(sessions[0]?.ended_at ?? 0).toISOString();
   const lately = page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem');
-  await expect(lately).toContainText('failed to start');
+  await expect(lately).toContainText('Failed to start');
   await expect(lately.getByRole('time')).toHaveAttribute('datetime', failed);
   await page.getByRole('link', { name: 'All sessions' }).click();
   const row = page.getByRole('list', { name: 'Sessions' }).getByRole('listitem');
@@ -125,7 +125,7 @@ test('sessions are found by their command', async ({ abide, inside: page }) => {
   await page.keyboard.type('pears');
   const rows = page.getByRole('list', { name: 'Sessions' }).getByRole('listitem');
   await expect(rows).toHaveCount(1);
-  await expect(rows).toContainText('exit code 1');
+  await expect(rows).toContainText('Exit code 1');
 });
 
 test('a terminal that a person starts has no idle limit', async ({ abide, inside: page }) => {

@@ -12,26 +12,26 @@ import { Link } from './link';
 import { FewLines, Since, Tail, WholeText } from './text';
 
 const ENDS: Record<string, string> = {
-  deadline: 'timed out',
-  idle_declined: 'declined by a person',
-  user: 'killed by a person',
-  agent: 'killed by its agent',
-  inactivity: 'closed: inactive',
-  out_of_memory: 'out of memory',
-  sandbox: 'ended by its sandbox',
-  lost: 'lost',
+  deadline: 'Timed out',
+  idle_declined: 'Declined by a person',
+  user: 'Killed by a person',
+  agent: 'Killed by its agent',
+  inactivity: 'Closed: inactive',
+  out_of_memory: 'Out of memory',
+  sandbox: 'Ended by its sandbox',
+  lost: 'Lost',
 };
 
 /** The result of a session: its text and its tone. */
 export function howItEnded(session: Session): [string, string] {
-  if (session.status === 'failed') return ['failed to start', 'bad'];
-  if (session.status === 'unreachable') return ['machine unreachable', 'warn'];
-  if (session.status === 'lost') return ['lost', 'bad'];
+  if (session.status === 'failed') return ['Failed to start', 'bad'];
+  if (session.status === 'unreachable') return ['Machine unreachable', 'warn'];
+  if (session.status === 'lost') return ['Lost', 'bad'];
   const special = session.end ? ENDS[session.end] : undefined;
   if (special) return [special, 'warn'];
-  if (session.signal !== null) return [`signal ${session.signal}`, 'bad'];
-  if (session.exit_code === null) return ['ended', ''];
-  return [`exit code ${session.exit_code}`, session.exit_code === 0 ? 'good' : 'bad'];
+  if (session.signal !== null) return [`Signal ${session.signal}`, 'bad'];
+  if (session.exit_code === null) return ['Ended', ''];
+  return [`Exit code ${session.exit_code}`, session.exit_code === 0 ? 'good' : 'bad'];
 }
 
 export function SessionState({ session, waits }: { session: CachedSession; waits?: boolean }) {
