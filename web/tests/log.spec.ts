@@ -223,7 +223,7 @@ test.describe('with an address of its own', () => {
 test('a search in all sessions links to the line, and Back keeps the search', async ({ abide, inside: page }) => {
   await abide.cli('run', '--', 'seq -f "row %.0f" 5000; echo needle 7; seq 100');
   await page.getByRole('link', { name: 'Sessions', exact: true }).click();
-  await page.getByLabel('Search in').selectOption('in the logs');
+  await page.getByLabel('Search in').selectOption('In the logs');
   await page.getByLabel('Find', { exact: true }).fill('needle \\d');
   const match = page.getByRole('list', { name: 'Matching lines' }).getByRole('listitem');
   await match.getByRole('link').click();

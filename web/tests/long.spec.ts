@@ -123,7 +123,7 @@ for (const [name, viewport] of Object.entries(SIZES)) {
     await page.setViewportSize(viewport);
     await abide.ask('POST', '/v1/tools/shell', { command: ['echo needle', ...STEPS].join('\n') });
     await page.getByRole('link', { name: 'Sessions', exact: true }).click();
-    await page.getByLabel('Search in').selectOption('in the logs');
+    await page.getByLabel('Search in').selectOption('In the logs');
     await page.getByLabel('Find', { exact: true }).fill('needle');
     const match = page.getByRole('list', { name: 'Matching lines' }).getByRole('listitem');
     await expectInRow(

@@ -89,7 +89,7 @@ test('a command that failed to start has ended when it failed, and ran for no ti
 test('the log can be searched and downloaded', async ({ abide, inside: page }) => {
   await abide.ask('POST', '/v1/tools/shell', { command: 'printf "one\\nneedle 7\\nthree\\n"' });
   await page.getByRole('link', { name: 'Sessions', exact: true }).click();
-  await page.getByLabel('Search in').selectOption('in the logs');
+  await page.getByLabel('Search in').selectOption('In the logs');
   await page.getByLabel('Find', { exact: true }).fill('needle \\d');
   const match = page.getByRole('list', { name: 'Matching lines' }).getByRole('listitem');
   await expect(match).toContainText('needle 7');
@@ -104,7 +104,7 @@ test('the log can be searched and downloaded', async ({ abide, inside: page }) =
 test('more matching lines are fetched while scrolling', async ({ abide, inside: page }) => {
   await abide.ask('POST', '/v1/tools/shell', { command: 'seq -f "needle %g" 1200' });
   await page.getByRole('link', { name: 'Sessions', exact: true }).click();
-  await page.getByLabel('Search in').selectOption('in the logs');
+  await page.getByLabel('Search in').selectOption('In the logs');
   await page.getByLabel('Find', { exact: true }).fill('needle');
   await expect(page.getByText('500 lines match so far')).toBeVisible();
   const list = page.getByRole('list', { name: 'Matching lines' });

@@ -76,8 +76,8 @@ function FilteredList() {
               value={inLogs ? 'logs' : 'names'}
               onChange={(event) => setPlace(event.target.value === 'logs' ? 'logs' : '')}
             >
-              <option value="names">in commands</option>
-              <option value="logs">in the logs</option>
+              <option value="names">In commands</option>
+              <option value="logs">In the logs</option>
             </select>
           </label>
           {!inLogs && (
