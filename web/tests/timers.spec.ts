@@ -177,7 +177,7 @@ test('a timer has a page with both durations, its condition and its history', as
   const standby = abide.ask('POST', `/v1/timers/${id ?? ''}/continue`, { timeout_duration: 50 });
   await expect(page.getByRole('region', { name: 'Standby' })).toContainText(/0:[45]\d\s*left of 50s/);
   const history = page.getByRole('region', { name: 'History' });
-  await expect(history).toContainText('Created for default');
+  await expect(history).toContainText('Created for agent default');
   await expect(history).toContainText('Due');
   await page.getByRole('button', { name: 'Stop timer…' }).click();
   await page.getByRole('button', { name: 'Stop timer', exact: true }).click();

@@ -134,7 +134,7 @@ function ending(timer: Timer): string {
 }
 
 function entries(timer: CachedTimer, messages: Message[]): Entry[] {
-  const all: Entry[] = [{ at: timer.created_at, what: `Created for ${timer.agent}` }];
+  const all: Entry[] = [{ at: timer.created_at, what: `Created for agent ${timer.agent}` }];
   if (timer.last_check_at > timer.created_at) all.push({ at: timer.last_check_at, what: 'Last call about it' });
   if (timer.ended_at !== undefined) {
     const late = timer.late !== undefined && timer.late >= 1 ? `, ${length(timer.late)} late` : '';
