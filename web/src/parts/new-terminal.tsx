@@ -56,7 +56,7 @@ function Form({ onClose }: { onClose: () => void }) {
           className="input code"
           value={cwd}
           onChange={(event) => setCwd(event.target.value)}
-          placeholder="where abide runs"
+          placeholder="your home folder"
           autoCapitalize="off"
           autoCorrect="off"
           spellCheck={false}

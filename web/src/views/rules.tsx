@@ -72,7 +72,7 @@ function InForce() {
       <TestLine />
       <RuleList title="Yours" rules={own} onRemoved={() => void read()}>
         <span>
-          Rules of <code>config.toml</code>, and those that the answer “always” adds.
+          Rules from <code>config.toml</code> and from the answer “Always” are listed here.
         </span>
       </RuleList>
       <RuleList title="Built in" rules={builtIn} onRemoved={() => void read()} />
@@ -422,7 +422,7 @@ function Refused() {
       {!found && !fault && <p className="soft">Loading…</p>}
       {found?.items.length === 0 && (
         <Empty title="No sandbox has refused anything">
-          <span>A sandbox is set up in config.toml. Try one:</span>
+          <span>Switch the sandbox on in config.toml, or try it:</span>
           <CommandExample command="abide run --sandbox workspace-write -- touch /etc/x" />
         </Empty>
       )}
