@@ -205,7 +205,7 @@ impl FromRequestParts<State> for Requester {
             Some(peer @ Peer::Tcp { .. }) if claims_person(&parts.headers)? || login.is_some() => {
                 if named.is_some() {
                     return Err(Problem::bad_input(format!(
-                        "`{}` is for agents only: a person is not an agent",
+                        "`{}` is for agents only: leave it out to act as a person",
                         headers::AGENT_HEADER
                     )));
                 }
