@@ -45,15 +45,21 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
         let names: Vec<&str> = found.iter().map(|client| client.title()).collect();
         outln!("Found {} on this machine.\n", listed(&names));
     }
-    for (n, client) in found.into_iter().enumerate() {
+    // A question leaves an empty line below it; other output does not.
+    let mut needs_gap = false;
+    for client in found {
+        if std::mem::take(&mut needs_gap) && !args.json.json {
+            outln!("");
+        }
         if is_choice {
             if !ask(&format!("Set up {}?", client.title()))? {
                 continue;
             }
         } else if !args.json.json {
-            let (heading, gap) = (show::HEADING, if n == 0 { "" } else { "\n" });
-            outln!("{gap}{heading}{}{heading:#}", client.title());
+            let heading = show::HEADING;
+            outln!("{heading}{}{heading:#}", client.title());
         }
+        needs_gap = true;
         // A file of one client that cannot be changed does not keep the others from being set up.
         code = code.max(setup_client(client, args, paths).unwrap_or_else(|error| {
             match args.json.json {
