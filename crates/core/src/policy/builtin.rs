@@ -190,7 +190,7 @@ const RULES: &[Entry] = &[
         run: &["git push"],
         with: &["--force", "-f", "+*", "--mirror", "--prune"],
         unless: GIT_TRIAL,
-        why: "rewrites what others have",
+        why: "rewrites commits that others have",
         instead: Some("git push --force-with-lease"),
         ..ASK
     },
