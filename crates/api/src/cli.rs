@@ -5,8 +5,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    AuditLine, AuditVerified, Daemon, Message, PolicyTested, Question, QuestionDetails,
-    QuestionLine, Session, SessionEnd, TimerDetails,
+    AuditLine, AuditVerified, ClosedQuestion, Daemon, Message, PolicyTested, Question,
+    QuestionDetails, Session, SessionEnd, TimerDetails,
 };
 
 /// `run`
@@ -52,6 +52,16 @@ pub enum Answer {
     /// With `--follow`, a line for each.
     Line(QuestionLine),
     One(Box<Question>),
+}
+
+/// A change of a question, as a line of `answer --follow`.
+#[derive(JsonSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum QuestionLine {
+    /// The question is open.
+    Asked(Box<QuestionDetails>),
+    /// The question was answered or withdrawn.
+    Closed(ClosedQuestion),
 }
 
 /// `session list`
