@@ -317,7 +317,9 @@ mod tests {
                 continue;
             };
             let session = json!({"status": "exited", "end": end, "signal": 15});
+            // The page begins them with a capital.
             let words = words.trim_end_matches("',");
+            let words = format!("{}{}", words[..1].to_lowercase(), &words[1..]);
             // A lost session has no signal and no exit code.
             let session = match end {
                 "lost" => json!({"status": "lost", "end": "lost"}),
