@@ -30,8 +30,41 @@ const EVERY_MIN: f64 = 0.1;
 /// Largest allowed `every`, in seconds.
 const EVERY_MAX: f64 = 86_400.0;
 
-/// Kinds of conditions.
-pub(super) const KINDS: [&str; 7] = ["port", "url", "file", "session", "command", "all", "any"];
+/// Kind of a condition, named by a field of this name.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Kind {
+    Port,
+    Url,
+    File,
+    Session,
+    Command,
+    All,
+    Any,
+}
+
+impl Kind {
+    pub const ALL: &[Kind] = &[
+        Kind::Port,
+        Kind::Url,
+        Kind::File,
+        Kind::Session,
+        Kind::Command,
+        Kind::All,
+        Kind::Any,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Port => "port",
+            Kind::Url => "url",
+            Kind::File => "file",
+            Kind::Session => "session",
+            Kind::Command => "command",
+            Kind::All => "all",
+            Kind::Any => "any",
+        }
+    }
+}
 
 /// Words with commas and an `or` before the last one.
 fn alternatives(words: &[&str]) -> String {
@@ -127,10 +160,10 @@ impl Reader<'_> {
         at: String,
         depth: usize,
     ) -> BoxFuture<'_, Result<Condition, BadInput>> {
-        Box::pin(async move { self.one(given, &at, depth).await })
+        Box::pin(async move { self.read_one(given, &at, depth).await })
     }
 
-    async fn one(&self, given: Value, at: &str, depth: usize) -> Result<Condition, BadInput> {
+    async fn read_one(&self, given: Value, at: &str, depth: usize) -> Result<Condition, BadInput> {
         let fields = match given {
             Value::Object(fields) => fields,
             // Some clients send nested objects as JSON text.
@@ -140,22 +173,22 @@ impl Reader<'_> {
             },
             other => return Err(wrong(at, "an object", &other)),
         };
-        let mut named: Vec<&str> = KINDS
-            .into_iter()
-            .filter(|kind| has(&fields, kind))
-            .collect();
+        let kinds = || Kind::ALL.iter().copied();
+        let mut named: Vec<Kind> = kinds().filter(|kind| has(&fields, kind.name())).collect();
         if named.is_empty() {
             // A kind whose value is null gets the error message of that kind.
-            named.extend(KINDS.iter().filter(|kind| fields.contains_key(**kind)));
+            named.extend(kinds().filter(|kind| fields.contains_key(kind.name())));
         }
         let [kind] = named[..] else {
+            let names =
+                |kinds: &[Kind]| -> Vec<_> { kinds.iter().map(|kind| kind.name()).collect() };
             return Err(BadInput::about(
                 at,
                 format!(
                     "must name exactly one of {}; got {}.",
-                    alternatives(&KINDS),
+                    alternatives(&names(Kind::ALL)),
                     match named.is_empty() {
-                        false => named.join(" and "),
+                        false => names(&named).join(" and "),
                         true => fields
                             .keys()
                             .next()
@@ -165,22 +198,28 @@ impl Reader<'_> {
             ));
         };
         match kind {
-            "port" => port(fields, at),
-            "url" => url(fields, at),
-            "file" => self.file(fields, at),
-            "session" => self.session(fields, at).await,
-            "command" => self.command(fields, at),
-            _ => self.several(fields, kind, at, depth).await,
+            Kind::Port => port(fields, at),
+            Kind::Url => url(fields, at),
+            Kind::File => self.file(fields, at),
+            Kind::Session => self.session(fields, at).await,
+            Kind::Command => self.command(fields, at),
+            Kind::All => Ok(Condition::All(
+                self.parts(fields, kind.name(), at, depth).await?,
+            )),
+            Kind::Any => Ok(Condition::Any(
+                self.parts(fields, kind.name(), at, depth).await?,
+            )),
         }
     }
 
-    async fn several(
+    /// Reads the conditions in the list `kind`.
+    async fn parts(
         &self,
         mut fields: Map<String, Value>,
         kind: &str,
         at: &str,
         depth: usize,
-    ) -> Result<Condition, BadInput> {
+    ) -> Result<Vec<Condition>, BadInput> {
         let list = fields.remove(kind).unwrap_or_default();
         refuse_other_fields(fields, at, kind)?;
         let at = &format!("{at}.{kind}");
@@ -206,11 +245,7 @@ impl Reader<'_> {
                     .await?,
             );
         }
-        Ok(if kind == "all" {
-            Condition::All(parts)
-        } else {
-            Condition::Any(parts)
-        })
+        Ok(parts)
     }
 
     fn file(&self, mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {

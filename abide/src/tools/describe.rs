@@ -256,8 +256,8 @@ mod tests {
     #[test]
     fn every_kind_of_condition_is_in_the_schema() {
         let schema = &(named("timer").expect("a tool").input)()["properties"]["until"];
-        for kind in crate::tools::condition::KINDS {
-            assert!(has_field(schema, kind), "{kind}");
+        for kind in crate::tools::condition::Kind::ALL {
+            assert!(has_field(schema, kind.name()), "{}", kind.name());
         }
     }
 

@@ -158,7 +158,15 @@ impl Condition {
 
     /// True if a probe of it takes time, so that the result may be out of date when it arrives.
     pub fn is_slow(&self) -> bool {
-        matches!(self, Condition::Command(_) | Condition::Url(_))
+        match self {
+            Condition::Command(_) | Condition::Url(_) => true,
+            Condition::Port { .. }
+            | Condition::File(_)
+            | Condition::Session { .. }
+            | Condition::SessionElsewhere { .. }
+            | Condition::All(_)
+            | Condition::Any(_) => false,
+        }
     }
 }
 
