@@ -12,7 +12,7 @@ use abide_core::{
 use tokio::sync::oneshot;
 
 use crate::event_loop::OpenCall;
-use crate::store::{Store, StoreFault};
+use crate::store::{AfterFault, Store, StoreFault};
 
 /// Records and effects that gather during a commit before the loop takes no more calls and events, those of sessions
 /// included.
@@ -210,9 +210,11 @@ impl Commits {
             return std::future::pending().await;
         };
         let gone = |_| StoreFault::Broken("its writer thread has ended".into());
-        match result.map_err(gone)? {
-            Ok(()) => Ok(FinishedCommit::Succeeded(after)),
-            Err(fault @ StoreFault::Unknown(_)) => {
+        let Err(fault) = result.map_err(gone)? else {
+            return Ok(FinishedCommit::Succeeded(after));
+        };
+        match fault.after_commit() {
+            AfterFault::Unknown => {
                 self.in_flight = Some(InFlight {
                     done: self.store.settle(),
                     after,
@@ -222,19 +224,13 @@ impl Commits {
                 });
                 Ok(FinishedCommit::Unknown(fault))
             }
-            // Nothing was written, so the state on disk is known, and commands need no database.
-            Err(
-                fault @ (StoreFault::Unwritable(_)
-                | StoreFault::NotOwned(_)
-                | StoreFault::Unopenable(_)
-                | StoreFault::Stale(_)
-                | StoreFault::Damaged(_)),
-            ) => {
+            // The state on disk is known, and commands need no database.
+            AfterFault::NothingWritten => {
                 let mut effects = after.effects;
                 effects.append(&mut std::mem::take(&mut self.gathering).effects);
                 Ok(FinishedCommit::Failed(fault, effects))
             }
-            Err(fault) => Err(fault),
+            AfterFault::Broken => Err(fault),
         }
     }
 

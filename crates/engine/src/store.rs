@@ -120,7 +120,35 @@ pub enum StoreFault {
     Broken(String),
 }
 
+/// State on disk after a commit that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterFault {
+    /// Nothing was written.
+    NothingWritten,
+    /// The commit may have been made; [`Store::settle`] finds out.
+    Unknown,
+    /// The content is not known until it is read again.
+    Broken,
+}
+
 impl StoreFault {
+    /// State on disk after a commit with this fault.
+    pub(crate) fn after_commit(&self) -> AfterFault {
+        match self {
+            StoreFault::Unwritable(_)
+            | StoreFault::NotOwned(_)
+            | StoreFault::Unopenable(_)
+            | StoreFault::Stale(_)
+            | StoreFault::Damaged(_) => AfterFault::NothingWritten,
+            StoreFault::Unknown(_) => AfterFault::Unknown,
+            StoreFault::Unreadable(_)
+            | StoreFault::Missing
+            | StoreFault::Newer(_)
+            | StoreFault::Refused(_)
+            | StoreFault::Broken(_) => AfterFault::Broken,
+        }
+    }
+
     /// Reason, without the kind.
     fn reason(&self) -> String {
         match self {

@@ -8,19 +8,15 @@ use abide_core::{Record, Wall, held as held_core};
 use super::deliveries::{Delivery, WakerRecord};
 use super::{closing_word, held};
 
-/// Form of a statement that writes rows.
+/// Way in which a row is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Form {
-    /// New rows. A row that exists is a conflict, unless the batch may have been committed before.
+pub(super) enum WriteForm {
+    /// A new row. One that exists is a conflict, unless the batch may have been committed before.
     Insert,
-    /// New or replaced rows, by this key.
+    /// A new or replaced row. PostgreSQL finds it by these columns, SQLite by the keys of the table.
     Put(&'static str),
-    /// Changed rows, under this condition.
+    /// A changed row, found by its first column, if this condition holds. The table is named `t` in it.
     Update(&'static str),
-    /// Changed rows, each of which must be there.
-    UpdateEvery,
-    /// Any other statement. Its first three parameters are the stamp.
-    Sql(&'static str),
 }
 
 /// Value of a column, or parameter of a query.
@@ -64,7 +60,7 @@ impl From<bool> for Value {
 
 impl From<String> for Value {
     fn from(text: String) -> Self {
-        Value::Text(Some(text))
+        text.as_str().into()
     }
 }
 
@@ -105,12 +101,13 @@ pub(super) const TOLD_IN_ANSWER: u64 = 0;
 
 /// Writer of rows.
 pub(super) trait RecordRows {
-    /// Writes a row. `key` tells it from the others of its table. The first column is the one that finds the row.
+    /// Writes a row. The first column is the one that finds it. `row_key` tells it from the others of its table: rows with
+    /// the same key are written in this order, others in any.
     fn put<const COLUMNS: usize>(
         &mut self,
-        form: Form,
+        form: WriteForm,
         table: &'static str,
-        key: &str,
+        row_key: &str,
         columns: [(&'static str, Value); COLUMNS],
     );
 
@@ -135,7 +132,7 @@ pub(super) trait RecordRows {
                 at_ms,
                 fault,
             } => self.put(
-                Form::Put("shard, id"),
+                WriteForm::Put("shard, id"),
                 "waker",
                 waker,
                 [
@@ -146,7 +143,7 @@ pub(super) trait RecordRows {
             ),
             WakerRecord::Enabled(waker) => self.enable_waker(waker),
             WakerRecord::Client(client, at_ms) => self.put(
-                Form::Put("shard, agent, kind"),
+                WriteForm::Put("shard, agent, kind"),
                 "client",
                 &format!("{} {}", client.kind, client.agent),
                 [
@@ -166,7 +163,7 @@ pub(super) trait RecordRows {
                 let held = state.held();
                 let id = question.to_string();
                 self.put(
-                    Form::Put("shard, id"),
+                    WriteForm::Put("shard, id"),
                     "question",
                     &id,
                     [
@@ -195,7 +192,7 @@ pub(super) trait RecordRows {
                 let id = question.to_string();
                 let word = closing_word(*closing);
                 self.put(
-                    Form::Update("t.closing IS NULL"),
+                    WriteForm::Update("t.closing IS NULL"),
                     "question",
                     &id,
                     [
@@ -207,7 +204,7 @@ pub(super) trait RecordRows {
                 );
                 if *closing != Closing::Answered(Answer::Yes) {
                     self.put(
-                        Form::Update("true"),
+                        WriteForm::Update("true"),
                         "question",
                         &id,
                         [("id", id.as_str().into()), ("launch", None::<&[u8]>.into())],
@@ -226,7 +223,7 @@ pub(super) trait RecordRows {
                     held_core::Record::Started => ("launch", None::<&[u8]>.into()),
                 };
                 let columns = [("id", id.as_str().into()), changed];
-                self.put(Form::Update("true"), "question", &id, columns);
+                self.put(WriteForm::Update("true"), "question", &id, columns);
             }
             Record::Timer(record) => self.timer(record, position),
             Record::Message(record) => self.message(record),
@@ -249,7 +246,7 @@ pub(super) trait RecordRows {
                 standby,
                 at,
             } => self.put(
-                Form::Insert,
+                WriteForm::Insert,
                 "timer",
                 &number.to_string(),
                 [
@@ -295,7 +292,7 @@ pub(super) trait RecordRows {
                 };
                 let key = number.to_string();
                 self.put(
-                    Form::Update("true"),
+                    WriteForm::Update("true"),
                     "timer",
                     &key,
                     [
@@ -315,7 +312,7 @@ pub(super) trait RecordRows {
                 );
                 if let Some(standby) = standby {
                     self.put(
-                        Form::Update("true"),
+                        WriteForm::Update("true"),
                         "timer",
                         &key,
                         [
@@ -327,7 +324,7 @@ pub(super) trait RecordRows {
                 // Calls that stand by again and again change nothing that a person would look for.
                 if *change != Change::Continued {
                     self.put(
-                        Form::Insert,
+                        WriteForm::Insert,
                         "timer_change",
                         &key,
                         [
@@ -358,7 +355,7 @@ pub(super) trait RecordRows {
                     Status::Stopped | Status::Running(_) | Status::Paused { .. } => (None, None),
                 };
                 self.put(
-                    Form::Update("t.ended_ms IS NULL"),
+                    WriteForm::Update("t.ended_ms IS NULL"),
                     "timer",
                     &number.to_string(),
                     [
@@ -386,7 +383,12 @@ pub(super) trait RecordRows {
                     ("number", (*number).into()),
                     ("acted", key.0.as_ref().into()),
                 ];
-                self.put(Form::Update("true"), "timer", &number.to_string(), columns);
+                self.put(
+                    WriteForm::Update("true"),
+                    "timer",
+                    &number.to_string(),
+                    columns,
+                );
             }
             timer::Record::Anchored(anchor) => self.anchored(anchor),
         }
@@ -410,7 +412,7 @@ pub(super) trait RecordRows {
                 let conversation = content.conversation.as_ref();
                 let told = reported_by_call.then_some(TOLD_IN_ANSWER);
                 self.put(
-                    Form::Insert,
+                    WriteForm::Insert,
                     "message",
                     &number.to_string(),
                     [
@@ -444,7 +446,7 @@ pub(super) trait RecordRows {
         for number in numbers {
             let columns = [("number", (*number).into()), column()];
             self.put(
-                Form::Update("true"),
+                WriteForm::Update("true"),
                 "message",
                 &number.to_string(),
                 columns,
@@ -455,7 +457,7 @@ pub(super) trait RecordRows {
     /// Adds the delivery of a message.
     fn delivery(&mut self, message: u64, delivery: &Delivery) {
         self.put(
-            Form::Put("message, waker"),
+            WriteForm::Put("message, waker"),
             "delivery",
             &format!("{message} {}", delivery.waker),
             [

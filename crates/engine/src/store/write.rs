@@ -8,7 +8,7 @@ use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, Params, ToSql, params, params_from_iter};
 
 use super::deliveries::WakerRecord;
-use super::records::{Form, RecordRows, Value};
+use super::records::{RecordRows, Value, WriteForm};
 use super::{StoreFault, in_transaction};
 use abide_session::crash_point;
 
@@ -71,7 +71,7 @@ impl<'a> SqliteRows<'a> {
 impl RecordRows for SqliteRows<'_> {
     fn put<const COLUMNS: usize>(
         &mut self,
-        form: Form,
+        form: WriteForm,
         table: &'static str,
         _: &str,
         columns: [(&'static str, Value); COLUMNS],
@@ -107,13 +107,13 @@ impl RecordRows for SqliteRows<'_> {
 }
 
 /// Statement that writes a row with these columns.
-fn statement<const COLUMNS: usize>(form: Form, table: &str, names: [&str; COLUMNS]) -> String {
+fn statement<const COLUMNS: usize>(form: WriteForm, table: &str, names: [&str; COLUMNS]) -> String {
     let columns = names.join(", ");
     let marks = ["?"; COLUMNS].join(", ");
     match form {
-        Form::Insert => format!("INSERT INTO {table} ({columns}) VALUES ({marks})"),
-        Form::Put(_) => format!("INSERT OR REPLACE INTO {table} ({columns}) VALUES ({marks})"),
-        Form::Update(condition) => {
+        WriteForm::Insert => format!("INSERT INTO {table} ({columns}) VALUES ({marks})"),
+        WriteForm::Put(_) => format!("INSERT OR REPLACE INTO {table} ({columns}) VALUES ({marks})"),
+        WriteForm::Update(condition) => {
             let changed = names.iter().enumerate().skip(1);
             let changed = changed.map(|(at, name)| format!("{name} = ?{}", at + 1));
             let changed = changed.collect::<Vec<_>>().join(", ");
@@ -122,7 +122,6 @@ fn statement<const COLUMNS: usize>(form: Form, table: &str, names: [&str; COLUMN
                 names[0]
             )
         }
-        Form::UpdateEvery | Form::Sql(_) => unreachable!("a statement of PostgreSQL"),
     }
 }
 

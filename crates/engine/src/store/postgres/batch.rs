@@ -9,7 +9,7 @@ use abide_core::{Wall, limit, timer};
 use tokio_postgres::types::{ToSql, Type};
 
 use super::sharing::NOW;
-use crate::store::records::{Form, RecordRows, Value};
+use crate::store::records::{RecordRows, Value, WriteForm};
 
 /// Values of one column.
 enum Column {
@@ -75,6 +75,17 @@ impl Column {
             Column::Bytes(_) => None,
         }
     }
+}
+
+/// Form of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Form {
+    /// Writes rows.
+    Row(WriteForm),
+    /// Changes rows, each of which must be there.
+    UpdateEvery,
+    /// Any other statement. Its first three parameters are the stamp.
+    Sql(&'static str),
 }
 
 /// Rows that one statement writes.
@@ -286,14 +297,14 @@ impl Group {
         }
         match self.form {
             Form::Sql(sql) => sql.to_owned(),
-            Form::Insert => {
+            Form::Row(WriteForm::Insert) => {
                 let insert = inserted(&table, &columns, from, style);
                 match style.again {
                     true => format!("{insert} ON CONFLICT DO NOTHING"),
                     false => insert,
                 }
             }
-            Form::Put(key) => {
+            Form::Row(WriteForm::Put(key)) => {
                 let set = columns.iter().map(|(name, _)| *name);
                 let set: Vec<String> = (set.chain(["epoch", "batch"]))
                     .map(|name| format!("{name} = excluded.{name}"))
@@ -308,7 +319,7 @@ impl Group {
                     false => put,
                 }
             }
-            Form::Update(condition) => {
+            Form::Row(WriteForm::Update(condition)) => {
                 let (key, value) = &columns[0];
                 // A timer stays in its shard, so one that is in another is not ours to decide about.
                 let own = match self.table {
@@ -427,13 +438,14 @@ const TRIM_HISTORY: Form = Form::Sql(
 );
 const ENABLE_WAKER: Form = Form::Sql("DELETE FROM waker WHERE shard = $3 AND id = ANY($4)");
 
-impl RecordRows for Batch {
-    /// Rows of different tables, and of different keys in one table, may be written in any order.
-    fn put<const COLUMNS: usize>(
+impl Batch {
+    /// Adds a row to the statement that writes rows of this form. Rows of different tables, and of different keys in one
+    /// table, may be written in any order.
+    pub(super) fn add<const COLUMNS: usize>(
         &mut self,
         form: Form,
         table: &'static str,
-        key: &str,
+        row_key: &str,
         columns: [(&'static str, Value); COLUMNS],
     ) {
         self.size += columns.iter().map(|(_, value)| value.size()).sum::<usize>();
@@ -441,7 +453,7 @@ impl RecordRows for Batch {
         let names = columns.each_ref().map(|(name, _)| *name);
         let mut found = None;
         for group in (0..self.groups.len()).rev().filter(same_table) {
-            let changes_it = self.groups[group].keys.contains(key);
+            let changes_it = self.groups[group].keys.contains(row_key);
             let same_form = self.groups[group].form == form;
             if same_form && self.groups[group].names().eq(names) && !changes_it {
                 found = Some(group);
@@ -463,10 +475,22 @@ impl RecordRows for Batch {
             self.groups.len() - 1
         });
         let group = &mut self.groups[group];
-        group.keys.insert(key.to_owned());
+        group.keys.insert(row_key.to_owned());
         for ((_, column), (_, value)) in group.columns.iter_mut().zip(columns) {
             column.push(value);
         }
+    }
+}
+
+impl RecordRows for Batch {
+    fn put<const COLUMNS: usize>(
+        &mut self,
+        form: WriteForm,
+        table: &'static str,
+        row_key: &str,
+        columns: [(&'static str, Value); COLUMNS],
+    ) {
+        self.add(Form::Row(form), table, row_key, columns);
     }
 
     fn delivery_begun(&mut self, numbers: &[u64], in_flight: bool, at: Wall) {
@@ -477,13 +501,13 @@ impl RecordRows for Batch {
                 ("told_ms", at.0.into()),
                 ("told_by", Value::Int(told_by)),
             ];
-            self.put(TOLD, "message", &number.to_string(), columns);
+            self.add(TOLD, "message", &number.to_string(), columns);
         }
     }
 
     fn trim_history(&mut self, timer: u64) {
         let most = limit::TIMER_CHANGES as u64;
-        self.put(
+        self.add(
             TRIM_HISTORY,
             "timer_change",
             &timer.to_string(),
@@ -492,7 +516,7 @@ impl RecordRows for Batch {
     }
 
     fn enable_waker(&mut self, waker: &str) {
-        self.put(ENABLE_WAKER, "waker", waker, [("id", waker.into())]);
+        self.add(ENABLE_WAKER, "waker", waker, [("id", waker.into())]);
     }
 
     /// Does nothing: deadlines are in fleet time, which needs no record of this machine's clocks.

@@ -104,26 +104,31 @@ impl<'a> Prepared<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::batch::Stamp;
+    use super::super::batch::{Form, Stamp};
     use super::super::schema::TIMELINE;
     use super::super::sharing::NOW;
     use super::*;
-    use crate::store::records::{Form, RecordRows};
+    use crate::store::records::{RecordRows, WriteForm};
 
     fn made(batch: &mut Batch) {
         let columns = [("number", 1_u64), ("total_ms", 5), ("due_ms", 6)];
         let columns = columns.map(|(name, value)| (name, value.into()));
-        batch.put(Form::Insert, "timer", "1", columns);
+        batch.put(WriteForm::Insert, "timer", "1", columns);
     }
 
     fn ended(batch: &mut Batch) {
         let columns = [("number", 1_u64.into()), ("ended_ms", 5_u64.into())];
-        batch.put(Form::Update("t.ended_ms IS NULL"), "timer", "1", columns);
+        batch.put(
+            WriteForm::Update("t.ended_ms IS NULL"),
+            "timer",
+            "1",
+            columns,
+        );
     }
 
     fn told(batch: &mut Batch, key: &str) {
         let columns = [("number", 2_u64.into()), ("told_ms", 6_u64.into())];
-        batch.put(Form::UpdateEvery, "message", key, columns);
+        batch.add(Form::UpdateEvery, "message", key, columns);
     }
 
     fn batch() -> Batch {
@@ -214,7 +219,7 @@ mod tests {
         assert!(text(&kinds, Some(4)).is_none());
         let mut other = batch();
         let removal = Form::Sql("DELETE FROM waker WHERE id = ANY($4)");
-        other.put(removal, "waker", "w", [("id", "w".into())]);
+        other.add(removal, "waker", "w", [("id", "w".into())]);
         assert!(text(&other, None).is_none());
     }
 }
