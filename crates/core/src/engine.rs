@@ -32,7 +32,7 @@ use crate::id::{Agent, CallId, Key, QuestionId, SessionId};
 use crate::message::Outbox;
 use crate::question::{Question, Questions};
 use crate::session::{Phase, Session};
-use crate::time::{Mono, Now, Steady};
+use crate::time::{Boot, Mono, Now, Steady};
 use crate::timer::{CompletedBy, StandbyCalls, Timers};
 use crate::undo_log::UndoLog;
 use crate::wait::{Outcome, Wait};
@@ -46,11 +46,18 @@ use shards::Adopted;
 pub struct Engine {
     /// Owner of what people and agents without a name start.
     unnamed: Agent,
+    alarms: BTreeSet<(Mono, Alarm)>,
+
+    // Sessions, and calls that wait for them.
     sessions: BTreeMap<SessionId, SessionState>,
     /// Number of sessions whose leader runs or is being started.
     running: usize,
-    keys: BTreeMap<(Agent, Key), SessionId>,
+    session_by_key: BTreeMap<(Agent, Key), SessionId>,
     waits: BTreeMap<CallId, Wait>,
+    /// Until then, calls that waited before the restart may reconnect.
+    take_up_until: Mono,
+
+    // People and their questions.
     questions: Questions,
     /// Questions about commands that were not started yet, by the session that the command will be.
     held: BTreeMap<SessionId, QuestionId>,
@@ -61,12 +68,11 @@ pub struct Engine {
     not_started_order: VecDeque<SessionId>,
     /// Times of the last questions about commands of each agent.
     recently_asked: BTreeMap<Agent, VecDeque<Mono>>,
-    alarms: BTreeSet<(Mono, Alarm)>,
     watchers: u32,
     /// Until then, a page that was there may come back, and calls wait for the answer of its person.
     page_expected_until: Mono,
-    /// Until then, calls that waited before the restart may reconnect.
-    take_up_until: Mono,
+
+    // Timers and messages.
     timers: Timers,
     standby_calls: StandbyCalls,
     outbox: Outbox,
@@ -76,6 +82,8 @@ pub struct Engine {
     went_back: Steady,
     /// Messages of this step that no call or subscriber has got yet.
     posted: Vec<(Agent, u64)>,
+
+    // What is not durable yet.
     /// Calls about timers and messages whose answers depend on changes that are not durable yet.
     uncommitted_calls: UndoLog<UncommittedCall>,
     /// Events that arrive only once and whose records are not durable yet.
@@ -87,7 +95,7 @@ pub struct Engine {
 
 /// Purpose of an alarm. The order of the variants decides between alarms of the same time: a standby ends before
 /// idleness is handled, so that no question is asked for a call that is being answered, and before inactivity,
-/// because the call counts as activity until its end.
+/// because the call counts as activity until its end. The order of the others does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Alarm {
     Standby(CallId),
@@ -110,7 +118,7 @@ impl Step<'_> {
         self.effects.push(effect);
     }
 
-    /// Answers a call. An answer that reports an ending goes through [`Engine::reply_to_wait`].
+    /// Answers a call. An answer that reports an ending goes through [`Engine::answer_ended_wait`].
     fn reply(&mut self, call: CallId, outcome: Outcome) {
         self.push(Effect::Reply {
             call,
@@ -150,7 +158,7 @@ impl Engine {
             unnamed: Agent::default(),
             sessions: BTreeMap::new(),
             running: 0,
-            keys: BTreeMap::new(),
+            session_by_key: BTreeMap::new(),
             waits: BTreeMap::new(),
             questions: Questions::new(seed),
             held: BTreeMap::new(),
@@ -290,9 +298,25 @@ impl Engine {
         effects[first..].sort_by_key(Effect::rank);
     }
 
-    /// Time at which the engine needs the next [`Event::Tick`]; see also [`due`](Engine::due).
-    pub fn alarm(&self) -> Option<Mono> {
+    /// Monotonic time at which the engine needs the next [`Event::Tick`] for sessions; see also
+    /// [`next_boot_tick`](Engine::next_boot_tick).
+    pub fn next_mono_tick(&self) -> Option<Mono> {
         self.alarms.first().map(|&(at, _)| at)
+    }
+
+    /// Boot time at which the engine needs the next [`Event::Tick`] for timers and messages. Boot time includes the time
+    /// that the machine was suspended.
+    pub fn next_boot_tick(&self) -> Option<Boot> {
+        let alarms = [
+            self.timers.alarm(),
+            self.standby_calls.alarm(),
+            self.outbox.alarm(),
+            self.conversations.alarm(),
+        ];
+        let has_retry = !self.events_to_retry.is_empty() || self.timers.anchor_is_unsafe();
+        let retry = has_retry.then_some(self.retry_at);
+        let first = alarms.into_iter().flatten().chain(retry).min()?;
+        Some(self.timers.boot(Steady(first.0 + 1)))
     }
 
     /// Session with this id.

@@ -122,7 +122,7 @@ pub enum Event {
     /// At start: everything from before was passed. Questions about sessions that are gone are withdrawn
     /// now.
     Recovered,
-    /// At start, after everything else: this session has ended, and its end was not reported yet.
+    /// At start, after `Recovered`: this session has ended, and its end was not reported yet.
     EndingUndelivered { session: SessionId },
     /// Sessions whose directories were removed by retention.
     Forgotten { sessions: Vec<SessionId> },

@@ -75,6 +75,19 @@ pub struct AwaitedAnswer {
 }
 
 impl Wait {
+    /// Wait of a call that asks nobody, has no time limit and does not report to the owner of the session.
+    pub(crate) fn new(call: CallId, session: SessionId, goal: Goal) -> Self {
+        Wait {
+            call,
+            session,
+            asking: Asking::Never,
+            until: None,
+            goal,
+            for_owner: false,
+            answer: None,
+        }
+    }
+
     /// Question whose answer the call waits for.
     pub fn question(&self) -> Option<QuestionId> {
         self.answer.map(|answer| answer.question)

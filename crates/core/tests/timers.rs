@@ -126,7 +126,7 @@ impl script::Stage for Stage {
                 self.step(Event::Tick, out);
             }
             "alarm" => {
-                let due = self.engine.due();
+                let due = self.engine.next_boot_tick();
                 let due = due.map(|at| Millis(at.0.saturating_sub(self.now.boot.0)));
                 let due = due.map_or("none".into(), |time| format!("in {time}"));
                 let _ = writeln!(out, "  = {due}");
@@ -185,7 +185,7 @@ impl Stage {
 
     fn pass(&mut self, time: Millis, out: &mut String) {
         let target = self.now.boot.0 + time.0;
-        while let Some(at) = self.engine.due()
+        while let Some(at) = self.engine.next_boot_tick()
             && at.0 < target
         {
             self.advance(Millis(at.0.saturating_sub(self.now.boot.0)));

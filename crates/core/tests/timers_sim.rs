@@ -208,7 +208,7 @@ impl World {
 
     fn pass(&mut self) {
         let until = self.time + self.dice.time().0;
-        while let Some(due) = self.engine.due()
+        while let Some(due) = self.engine.next_boot_tick()
             && due.0 + self.booted <= until
         {
             self.time = self.time.max(due.0 + self.booted);

@@ -76,14 +76,14 @@ pub(super) async fn run(
             let finished = turns.commits.finished().await?;
             turns.handle_finished_commit(finished, clock.now()).await;
         }
-        let (mono, boot) = (turns.alarm(), turns.engine.due());
+        let (mono_tick, boot_tick) = (turns.next_mono_tick(), turns.engine.next_boot_tick());
         let mut clock_set = false;
         tokio::select! {
             biased;
             finished = turns.commits.finished() => turns.handle_finished_commit(finished?, clock.now()).await,
             got = events.recv_many(&mut event_batch, BATCH) => stop = got == 0,
             got = inbox.recv_many(&mut input_batch, BATCH) => stop = got == 0,
-            rang = alarm.wait(mono, boot) => clock_set = rang == AlarmCause::ClockSet,
+            rang = alarm.wait(mono_tick, boot_tick) => clock_set = rang == AlarmCause::ClockSet,
         }
         // Busy keepers must not keep calls waiting, nor calls the events of keepers: a turn takes from both queues.
         take_ready(&mut events, &mut event_batch);
@@ -103,8 +103,8 @@ pub(super) async fn run(
                 Input::Stop => stop = true,
             }
         }
-        let boot_due = boot.is_some_and(|at| at <= now.boot);
-        if clock_set || boot_due || mono.is_some_and(|at| at <= now.mono) {
+        let is_boot_due = boot_tick.is_some_and(|at| at <= now.boot);
+        if clock_set || is_boot_due || mono_tick.is_some_and(|at| at <= now.mono) {
             turns.step(now, Event::Tick);
             turns.tell_doubt(now);
         }
@@ -200,9 +200,12 @@ impl Turns {
         }
     }
 
-    /// Time of the next tick.
-    fn alarm(&self) -> Option<Mono> {
-        let alarms = [self.engine.alarm(), self.commits.doubt_is_told_at()];
+    /// Monotonic time of the next tick.
+    fn next_mono_tick(&self) -> Option<Mono> {
+        let alarms = [
+            self.engine.next_mono_tick(),
+            self.commits.doubt_is_told_at(),
+        ];
         alarms.into_iter().flatten().min()
     }
 
@@ -236,7 +239,9 @@ impl Turns {
         }
     }
 
-    /// Performs the effects of the turn that need no commit, and begins a commit if none is in flight.
+    /// Gathers what is to be committed and begins a commit if none is in flight, so that the disk works while the effects of
+    /// the turn that need no commit are performed. Then refuses what cannot be committed, and performs what waited for the
+    /// commit if it had nothing to write.
     async fn end_turn(&mut self, now: Now) {
         for effect in &mut self.effects {
             self.performer.add_last_observation(effect);

@@ -246,7 +246,8 @@ async fn stop_after(
     handle.stop().await;
 }
 
-/// Events that tell the core what earlier daemons left.
+/// Events that tell the core what earlier daemons left. Questions come after the sessions that they are about, and timers
+/// after the conversations whose messages they make; what reports an ending or starts a command comes after `Recovered`.
 pub(super) fn recovery_events(
     found: Vec<RecoveredSession>,
     resumable: impl Iterator<Item = Event>,

@@ -12,7 +12,7 @@ use crate::limit;
 use crate::request::{Caller, Refusal, Request, Run};
 use crate::session::{End, Phase, Session, StartedBy};
 use crate::time::Millis;
-use crate::wait::{Asking, Goal, Outcome, Wait};
+use crate::wait::{Goal, Outcome, Wait};
 
 /// Refusal of a start for which the interface has reserved no id.
 pub(super) fn no_id() -> Refusal {
@@ -52,18 +52,15 @@ impl Engine {
         reserved: Option<SessionId>,
         request: Request,
     ) {
-        let waits = self.waits.contains_key(&call) || self.standby_calls.contains(call);
-        if waits || self.outbox.reads(call) {
+        let is_waiting = self.waits.contains_key(&call) || self.standby_calls.contains(call);
+        if is_waiting || self.outbox.reads(call) {
             return;
         }
         let wait = |session, asking, standby: Option<Millis>, goal| Wait {
-            call,
-            session,
             asking,
             until: standby.map(|standby| step.now.mono + standby),
-            goal,
             for_owner: self.is_owner(session, &caller),
-            answer: None,
+            ..Wait::new(call, session, goal)
         };
         let taken = match request {
             Request::Run(run) => self.run(step, call, caller, reserved, run),
@@ -139,7 +136,8 @@ impl Engine {
         if self.held.contains_key(&session) || self.not_started.contains_key(&session) {
             return self.join_held(step, caller, wait);
         }
-        self.seen(caller, session)?;
+        self.visible_to(caller, session)?;
+        // A person joins with a way to be asked only a session that `abide run` has started for that person.
         let for_owner = wait.for_owner || (caller.is_none() && wait.asking.asks());
         self.wait_for(step, Wait { for_owner, ..wait })
     }
@@ -158,22 +156,20 @@ impl Engine {
         };
         let agent = caller.agent.unwrap_or_else(|| self.unnamed.clone());
         let conversation = caller.conversation;
-        let known = run.key.clone().map(|key| (agent.clone(), key));
-        let known = known.and_then(|name| self.keys.get(&name).copied());
+        let named_key = run.key.clone().map(|key| (agent.clone(), key));
+        let known_session = named_key.and_then(|key| self.session_by_key.get(&key).copied());
+        let session = known_session.or(reserved).ok_or_else(no_id)?;
+        let goal = match run.detach {
+            true => Goal::Started,
+            false => Goal::Ended,
+        };
         let wait = Wait {
-            call,
-            session: known.or(reserved).ok_or_else(no_id)?,
             asking: run.asking,
             until: run.standby.map(|standby| step.now.mono + standby),
-            goal: if run.detach {
-                Goal::Started
-            } else {
-                Goal::Ended
-            },
             for_owner: true,
-            answer: None,
+            ..Wait::new(call, session, goal)
         };
-        if let Some(first) = known.and_then(|id| self.session(id)) {
+        if let Some(first) = known_session.and_then(|id| self.session(id)) {
             return match run.key {
                 Some(key) if first.command != run.command => Err(Refusal::KeyReused(key)),
                 _ => self.wait_for(step, wait),
@@ -268,16 +264,11 @@ impl Engine {
         end: End,
     ) -> Result<(), Refusal> {
         let wait = Wait {
-            call,
-            session,
-            asking: Asking::Never,
-            until: None,
-            goal: Goal::Gone,
             for_owner,
-            answer: None,
+            ..Wait::new(call, session, Goal::Gone)
         };
-        if let Some(outcome) = self.seen(caller, session)?.outcome_now(&wait) {
-            self.reply_to_wait(step, &wait, outcome);
+        if let Some(outcome) = self.visible_to(caller, session)?.outcome_now(&wait) {
+            self.answer_ended_wait(step, &wait, outcome);
             return Ok(());
         }
         self.has_room_to_wait()?;
@@ -294,7 +285,7 @@ impl Engine {
         session: SessionId,
         limits: Limits,
     ) -> Result<(), Refusal> {
-        let entry = self.seen(caller, session)?;
+        let entry = self.visible_to(caller, session)?;
         if !entry.leader_runs() || entry.kill_reason.is_some() {
             return Err(Refusal::SessionEnded(session));
         }
@@ -368,7 +359,11 @@ impl Engine {
     }
 
     /// Session that this caller may see: its own, or any if the caller is a person at the command line.
-    fn seen(&self, caller: &Option<Agent>, session: SessionId) -> Result<&SessionState, Refusal> {
+    fn visible_to(
+        &self,
+        caller: &Option<Agent>,
+        session: SessionId,
+    ) -> Result<&SessionState, Refusal> {
         let own =
             |entry: &&SessionState| caller.as_ref().is_none_or(|me| *me == entry.session.agent);
         (self.sessions.get(&session).filter(own)).ok_or(Refusal::SessionNotFound(session))

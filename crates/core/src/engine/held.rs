@@ -539,7 +539,7 @@ impl Engine {
 
     fn was_started(&self, question: QuestionId, session: SessionId, held: &HeldCommand) -> bool {
         let mut keys = keys_of(question, held).into_iter();
-        keys.any(|key| self.keys.contains_key(&(held.agent.clone(), key)))
+        keys.any(|key| self.session_by_key.contains_key(&(held.agent.clone(), key)))
             || self.sessions.contains_key(&session)
     }
 

@@ -192,7 +192,7 @@ impl Engine {
     fn hand_over(&mut self, step: &mut Step<'_>, id: SessionId) {
         for call in self.askers_of(id) {
             let outcome = Outcome::Running(id, WhyRunning::NobodyToAsk);
-            self.reply(step, call, outcome);
+            self.end_wait_with(step, call, outcome);
         }
         if self.open_question_of(id).is_none() {
             self.ask(step, id);

@@ -156,7 +156,7 @@ impl Engine {
             .filter_map(|(call, wait)| Some((call, entry.outcome_if_tree_survives(wait)?)))
             .collect();
         for (call, outcome) in answers {
-            self.reply(step, call, outcome);
+            self.end_wait_with(step, call, outcome);
         }
         self.rearm_overdue_timer(id);
         self.rearm_idle_timer(step, id);

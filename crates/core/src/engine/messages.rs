@@ -12,7 +12,7 @@ use crate::message::{self, About, MessageContent, ReadRule, Recipient, WaitingRe
 use crate::record::{Record, StoredRows, StoredState};
 use crate::request::{Caller, Refusal};
 use crate::session::StartedBy;
-use crate::time::{Boot, Millis, Now, Steady, Wall};
+use crate::time::{Millis, Now, Steady, Wall};
 use crate::timer;
 use crate::wait::Outcome;
 use crate::wake;
@@ -343,21 +343,6 @@ impl Engine {
             // A conversation may have ended since the last check, so messages may be readable by now.
             self.answer_left_reader(step, call, reader);
         }
-    }
-
-    /// Boot time at which the engine needs the next [`Event::Tick`](crate::Event::Tick), in addition to
-    /// [`alarm`](Engine::alarm). Boot time includes the time that the machine was suspended.
-    pub fn due(&self) -> Option<Boot> {
-        let alarms = [
-            self.timers.alarm(),
-            self.standby_calls.alarm(),
-            self.outbox.alarm(),
-            self.conversations.alarm(),
-        ];
-        let waits = !self.events_to_retry.is_empty() || self.timers.anchor_is_unsafe();
-        let again = waits.then_some(self.retry_at);
-        let first = alarms.into_iter().flatten().chain(again).min()?;
-        Some(self.timers.boot(Steady(first.0 + 1)))
     }
 
     /// Returns whether any agent could read a message now.

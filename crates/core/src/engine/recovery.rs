@@ -40,7 +40,7 @@ impl Engine {
     pub(super) fn keep(&mut self, id: SessionId, entry: SessionState) {
         for key in &entry.session.keys {
             let name = (entry.session.agent.clone(), key.clone());
-            self.keys.entry(name).or_insert(id);
+            self.session_by_key.entry(name).or_insert(id);
         }
         self.running += usize::from(entry.leader_runs());
         self.sessions.insert(id, entry);
@@ -121,8 +121,8 @@ impl Engine {
             }
             for key in entry.session.keys {
                 let name = (entry.session.agent.clone(), key);
-                if self.keys.get(&name) == Some(id) {
-                    self.keys.remove(&name);
+                if self.session_by_key.get(&name) == Some(id) {
+                    self.session_by_key.remove(&name);
                 }
             }
         }

@@ -14,7 +14,7 @@ use crate::request::{Refusal, Try};
 use crate::session::{End, Phase, Session, StartedBy};
 use crate::time::Wall;
 use crate::timer::{Found, Status, Timer, not_allowed};
-use crate::wait::{Asking, Goal, Wait};
+use crate::wait::{Goal, Wait};
 
 impl Engine {
     /// Returns whether a session is a try.
@@ -35,17 +35,12 @@ impl Engine {
         self.may_try(step, once.started_by)?;
         let agent = caller.unwrap_or_else(|| self.unnamed.clone());
         let name = (agent.clone(), once.key.clone());
-        let earlier = self.keys.get(&name).copied();
+        let earlier = self.session_by_key.get(&name).copied();
         let over = |id: &SessionId| self.sessions.get(id).is_none_or(has_ended);
         let running = earlier.filter(|id| !over(id));
         let wait = Wait {
-            call,
-            session: running.or(reserved).ok_or_else(no_id)?,
-            asking: Asking::Never,
-            until: None,
-            goal: Goal::Tried,
             for_owner: true,
-            answer: None,
+            ..Wait::new(call, running.or(reserved).ok_or_else(no_id)?, Goal::Tried)
         };
         if running.is_some() {
             return self.wait_for(step, wait);
@@ -108,7 +103,7 @@ impl Engine {
         }
         let prefix = Key::of_tries(timer.id);
         let first = (timer.agent.clone(), prefix.clone());
-        let tries: Vec<SessionId> = (self.keys.range(first..))
+        let tries: Vec<SessionId> = (self.session_by_key.range(first..))
             .take_while(|((agent, key), _)| *agent == timer.agent && key.0.starts_with(&*prefix.0))
             .map(|(_, id)| *id)
             .collect();
@@ -140,7 +135,7 @@ impl Engine {
             tries.push((name, *id));
         }
         for (name, (runs, _, id)) in &latest {
-            self.keys.insert(name.clone(), *id);
+            self.session_by_key.insert(name.clone(), *id);
             if *runs && !self.is_awaited(step, *id) {
                 self.request_kill(step, *id, End::Agent);
             }

@@ -23,7 +23,7 @@ impl Engine {
         };
         if let Some(outcome) = entry.outcome_now(&wait) {
             step.push(accepted);
-            self.reply_to_wait(step, &wait, outcome);
+            self.answer_ended_wait(step, &wait, outcome);
             return Ok(());
         }
         self.has_room_to_wait()?;
@@ -84,15 +84,15 @@ impl Engine {
         Some(wait)
     }
 
-    pub(super) fn reply(&mut self, step: &mut Step<'_>, call: CallId, outcome: Outcome) {
+    pub(super) fn end_wait_with(&mut self, step: &mut Step<'_>, call: CallId, outcome: Outcome) {
         let Some(wait) = self.end_wait(step, call) else {
             return;
         };
-        self.reply_to_wait(step, &wait, outcome);
+        self.answer_ended_wait(step, &wait, outcome);
     }
 
     /// Answers a wait that has ended or was not begun.
-    pub(super) fn reply_to_wait(&mut self, step: &mut Step<'_>, wait: &Wait, outcome: Outcome) {
+    pub(super) fn answer_ended_wait(&mut self, step: &mut Step<'_>, wait: &Wait, outcome: Outcome) {
         let tells_owner = wait.for_owner && outcome.reports_ending();
         if tells_owner {
             self.ending_delivered(step, wait.session);
@@ -115,7 +115,7 @@ impl Engine {
             .filter_map(|call| Some((*call, entry.outcome_now(self.waits.get(call)?)?)))
             .collect();
         for (call, outcome) in answers {
-            self.reply(step, call, outcome);
+            self.end_wait_with(step, call, outcome);
         }
     }
 
@@ -138,7 +138,7 @@ impl Engine {
             return self.release_if_stranded(step, question);
         }
         let id = wait.session;
-        self.reply(step, call, Outcome::Running(id, WhyRunning::Standby));
+        self.end_wait_with(step, call, Outcome::Running(id, WhyRunning::Standby));
         self.release_stranded(step, id);
         self.rearm_idle_timer(step, id);
     }

@@ -380,7 +380,7 @@ impl Sim {
         assert!(counts.waits <= limit::WAITS && counts.closed <= limit::CLOSED_QUESTIONS);
         if *event == Event::Tick {
             assert!(
-                self.engine.alarm().is_none_or(|at| at > now),
+                self.engine.next_mono_tick().is_none_or(|at| at > now),
                 "an alarm was left behind"
             );
         }

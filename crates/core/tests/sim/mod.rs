@@ -208,7 +208,7 @@ impl Sim {
         loop {
             let tick = self
                 .engine
-                .alarm()
+                .next_mono_tick()
                 .map(|at| (at + self.late).max(self.now.mono));
             let keeper = (self.keepers.iter())
                 .filter_map(|(id, keeper)| Some((keeper.next()?, *id)))

@@ -59,7 +59,10 @@ impl script::Stage for Stage {
                 out += &format!("  = {shown}\n");
             }
             Line::Alarm => {
-                let alarm = self.engine.alarm().map(|at| at.since(self.now.mono));
+                let alarm = self
+                    .engine
+                    .next_mono_tick()
+                    .map(|at| at.since(self.now.mono));
                 let alarm = alarm.map_or("none".into(), |time| format!("in {time}"));
                 out += &format!("  = {alarm}\n");
             }
@@ -78,7 +81,7 @@ impl Stage {
     /// Lets time pass with a tick at each alarm, as a daemon would.
     fn pass(&mut self, time: Millis, out: &mut String) {
         let target = self.now.mono + time;
-        while let Some(at) = self.engine.alarm()
+        while let Some(at) = self.engine.next_mono_tick()
             && at < target
         {
             self.advance(at.since(self.now.mono));
