@@ -110,7 +110,7 @@ fn is_about_session(path: &str) -> bool {
 }
 
 /// Fields of requests, and the words of the command line for them.
-const CLI_WORDS: [(&str, &str); 18] = [
+const CLI_WORDS: &[(&str, &str)] = &[
     ("total_duration", "TIME"),
     ("timeout_duration", "--standby"),
     ("pause_duration", "TIME"),

@@ -18,7 +18,7 @@ use super::show::{self, outln};
 type Schema = fn() -> Value;
 
 /// Commands with `--json`, and the type that each prints.
-const COMMANDS: [(&str, Schema); 54] = [
+const COMMANDS: &[(&str, Schema)] = &[
     ("run", printed::<cli::Run>),
     ("answer", printed::<cli::Answer>),
     ("ps", printed::<cli::SessionList>),
@@ -76,7 +76,7 @@ const COMMANDS: [(&str, Schema); 54] = [
 ];
 
 /// Commands without `--json`, and the reason.
-const PLAIN: [(&str, &str); 13] = [
+const PLAIN: &[(&str, &str)] = &[
     (
         "fleet init",
         "what it did is in the configuration; `abide fleet status --json` says how it is",

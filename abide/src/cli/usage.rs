@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::error::EXIT_ABIDE_ERROR;
 
 /// Commands that people know from other programs, and ours.
-const SYNONYMS: [(&str, &str); 14] = [
+const SYNONYMS: &[(&str, &str)] = &[
     ("ls", "ps"),
     ("list", "ps"),
     ("sessions", "ps"),

@@ -368,7 +368,7 @@ const SECRET_FILES: [&str; 5] = [
 ];
 
 /// Variables that lead out of a sandbox, or that only make sense outside. A sandboxed command does not inherit them.
-const LEADING_OUT: [&str; 17] = [
+const LEADING_OUT: &[&str] = &[
     "SSH_AUTH_SOCK",
     "SSH_AGENT_PID",
     "GPG_AGENT_INFO",

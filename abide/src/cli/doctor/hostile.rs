@@ -77,7 +77,7 @@ impl Stage {
         for file in ["work/.git/hooks/pre-commit", "work/.git/config"] {
             fs::write(folder.join(file), CANARY)?;
         }
-        for attack in &ATTACKS {
+        for attack in ATTACKS {
             fs::write(canary(&folder.join("outside"), attack.number), CANARY)?;
         }
         let in_home = home().join(&name);
@@ -179,7 +179,7 @@ pub fn attack(scene: &str) -> Result<u8, CliError> {
         abstract_socket: text.abstract_socket,
         variable: VARIABLE.into(),
     };
-    for attack in &ATTACKS {
+    for attack in ATTACKS {
         let (outcome, says) = match attack.attempt(&scene) {
             Seen::Refused(why) => ("refused", why),
             Seen::Reached(how) => ("reached", how),

@@ -57,7 +57,7 @@ pub struct Offer {
 }
 
 /// Programs whose arguments are programs or scripts: a rule on their words would allow everything.
-const RUNNERS: [&str; 66] = [
+const RUNNERS: &[&str] = &[
     "sh",
     "bash",
     "dash",
@@ -127,7 +127,7 @@ const RUNNERS: [&str; 66] = [
 ];
 
 /// Number of words that name what a program does. All others: two if the second is no option, else one.
-const DEPTHS: [(&str, usize); 14] = [
+const DEPTHS: &[(&str, usize)] = &[
     ("npm run", 3),
     ("yarn run", 3),
     ("pnpm run", 3),

@@ -6,11 +6,12 @@ use alloc::vec::Vec;
 
 use super::rule::{Action, Rule, Source, Targets};
 
-/// One or more rules with the same name and reason.
+/// One or more rules with the same name and reason. The order of entries does not matter, and several may have one name.
 struct Entry {
     name: &'static str,
     action: Action,
-    /// Words of each rule, separated by spaces.
+    /// Words of each rule, separated by spaces: `*` is one word, `...` any number of words. The program `sql` stands for
+    /// statements that a database client is given.
     run: &'static [&'static str],
     with: &'static [&'static str],
     /// Options, names for the first operand, pairs of words and variables with which the command changes nothing.

@@ -62,7 +62,7 @@ pub enum Targets {
 }
 
 /// Directories of the system, in the root directory.
-const SYSTEM: [&str; 15] = [
+const SYSTEM: &[&str] = &[
     "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/sbin",
     "/srv", "/sys", "/usr", "/var",
 ];
@@ -80,7 +80,7 @@ const PARTS: [&str; 5] = [
 ];
 
 /// Parts of a home directory with keys, settings or documents.
-const HOME_PARTS: [&str; 14] = [
+const HOME_PARTS: &[&str] = &[
     ".aws",
     ".config",
     ".gnupg",
@@ -473,7 +473,7 @@ fn has_option(option: &str, arguments: &[Word]) -> bool {
 }
 
 /// Options without a value that often stand before `--dry-run`.
-const FLAGS: [&str; 21] = [
+const FLAGS: &[&str] = &[
     "--all",
     "--allow-dirty",
     "--atomic",

@@ -7,7 +7,7 @@ use super::wrapper::wrapped;
 use super::{Input, Reader, Scope, Unparsed};
 
 /// Long options without a value. All others have one.
-const FLAGS: [&str; 15] = [
+const FLAGS: &[&str] = &[
     "--build",
     "--detach",
     "--init",

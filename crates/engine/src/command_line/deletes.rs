@@ -7,7 +7,7 @@ use super::wrapper::wrapped;
 use super::{Input, Reader, Scope, Unparsed};
 
 /// Parts of an expression of `find` after which it still finds everything.
-const NOT_NARROWING: [&str; 16] = [
+const NOT_NARROWING: &[&str] = &[
     "-delete",
     "-depth",
     "-d",
@@ -222,7 +222,7 @@ pub(super) fn written_devices(
 }
 
 /// Options of `rsync` whose value is the next word.
-const VALUED_OF_RSYNC: [&str; 26] = [
+const VALUED_OF_RSYNC: &[&str] = &[
     "-B",
     "-M",
     "-T",

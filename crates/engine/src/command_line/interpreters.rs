@@ -7,7 +7,7 @@ use super::wrapper::{joined, script, value_of, wrapped};
 use super::{Input, NOT_SHELL, Reader, Scope, Unparsed};
 
 /// Functions that run a command; also those that begin with `exec` or `spawn`.
-const RUNS_COMMANDS: [&str; 10] = [
+const RUNS_COMMANDS: &[&str] = &[
     "system",
     "popen",
     "Popen",

@@ -18,7 +18,7 @@ pub(super) fn dashed_git(command: &SimpleCommand, name: &str) -> Option<Vec<Word
 }
 
 /// Programs with a subcommand that runs a command, and the number of words before it.
-const RUNS: [(&str, &str, usize); 26] = [
+const RUNS: &[(&str, &str, usize)] = &[
     ("uv", "run", 0),
     ("poetry", "run", 0),
     ("pipenv", "run", 0),

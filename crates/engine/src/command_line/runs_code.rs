@@ -5,7 +5,7 @@ use abide_core::policy::{RunsCode, SimpleCommand, Word};
 use super::shell;
 
 /// Programs whose purpose is to run code.
-const RUNNERS: [&str; 41] = [
+const RUNNERS: &[&str] = &[
     "make", "gmake", "ninja", "just", "rake", "gradle", "gradlew", "mvn", "ant", "bazel", "tox",
     "nox", "pytest", "python", "python2", "python3", "pypy3", "node", "deno", "bun", "perl",
     "ruby", "php", "lua", "npx", "bunx", "uvx", "pipx", "docker", "podman", "vim", "vi", "nvim",
@@ -37,7 +37,7 @@ const SUBCOMMANDS: [(&str, &[&str]); 6] = [
 ];
 
 /// Options that make a program run code or write files. An option that ends with `*` is a prefix.
-const OPTIONS: [(&str, &[&str]); 18] = [
+const OPTIONS: &[(&str, &[&str])] = &[
     (
         "find",
         &[
@@ -98,7 +98,7 @@ const OPTIONS: [(&str, &[&str]); 18] = [
 ];
 
 /// Subcommands of git. Any other is an alias of the configuration, which can run everything.
-const GIT: [&str; 61] = [
+const GIT: &[&str] = &[
     "add",
     "am",
     "apply",

@@ -8,7 +8,7 @@ use super::wrapper::{joined, script, value_of};
 use super::{Input, Reader, Scope, Unparsed};
 
 /// Options whose value is a command line.
-const OPTIONS: [(&str, &[&str]); 22] = [
+const OPTIONS: &[(&str, &[&str])] = &[
     ("ansible", &["-a", "--args"]),
     ("gcloud", &["--command"]),
     ("env", &["-S", "--split-string"]),
@@ -59,7 +59,7 @@ const OPTIONS: [(&str, &[&str]); 22] = [
 ];
 
 /// Variables whose value is a command line.
-const VARIABLES: [&str; 23] = [
+const VARIABLES: &[&str] = &[
     "GIT_SSH_COMMAND",
     "GIT_SSH",
     "GIT_PAGER",
@@ -86,7 +86,7 @@ const VARIABLES: [&str; 23] = [
 ];
 
 /// Settings of git whose value is a command line, by the last part of their names.
-const SETTINGS: [&str; 17] = [
+const SETTINGS: &[&str] = &[
     "askpass",
     "clean",
     "cmd",
@@ -107,7 +107,7 @@ const SETTINGS: [&str; 17] = [
 ];
 
 /// Programs whose own commands run a shell, with what stands before its script.
-const ESCAPES: [(&str, &[&str]); 10] = [
+const ESCAPES: &[(&str, &[&str])] = &[
     ("vim", &["!"]),
     ("vi", &["!"]),
     ("nvim", &["!"]),

@@ -11,13 +11,13 @@ use super::{Input, MAX_LEVELS, NOT_SHELL, Reader, Scope, TOO_DEEP, Unparsed, val
 const MAX_DEPTH: usize = 4 * MAX_LEVELS;
 
 /// Words that are never the name of a program where one is expected.
-const RESERVED_WORDS: [&str; 18] = [
+const RESERVED_WORDS: &[&str] = &[
     "!", "{", "}", "[[", "]]", "if", "then", "elif", "else", "fi", "case", "esac", "for", "while",
     "until", "do", "done", "select",
 ];
 
 /// Variables that change which program a name means, or make programs run others.
-const NAMES: [&str; 20] = [
+const NAMES: &[&str] = &[
     "PATH",
     "BASH_ENV",
     "ENV",

@@ -211,7 +211,7 @@ const WRAPPERS: &[Wrapper] = &[
 ];
 
 /// Further wrappers, without knowledge of their options: the number of words before the command.
-const FURTHER: [(&str, usize); 31] = [
+const FURTHER: &[(&str, usize)] = &[
     ("bunx", 0),
     ("bwrap", 0),
     ("catchsegv", 0),

@@ -60,7 +60,7 @@ const FAMILIES: [libc::c_int; 4] = [
 const PERSONALITIES: [u64; 5] = [0, 0xffff_ffff, 0x004_0000, 0x0008, 0x002_0000];
 
 /// System calls that fail with `EPERM`, whatever their arguments.
-const REFUSED: [i64; 46] = [
+const REFUSED: &[i64] = &[
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -121,7 +121,7 @@ const ABSENT: [i64; 5] = [
 
 /// System calls on memory, queues and semaphores of System V. Landlock does not see them, and without a namespace of its own
 /// a sandbox would share them with all processes of the user.
-const SHARED: [i64; 11] = [
+const SHARED: &[i64] = &[
     libc::SYS_shmget,
     libc::SYS_shmat,
     libc::SYS_shmctl,

@@ -94,7 +94,7 @@ impl Protected {
     /// Finds the protected paths that exist.
     fn find(workspace: &Path) -> Self {
         let mut found = Protected::default();
-        found.add_names(workspace, Path::new(""), &PROTECTED);
+        found.add_names(workspace, Path::new(""), PROTECTED);
         let mut left = ENTRIES;
         let none = Path::new("");
         if let Ok(root) = open_folder(rustix::fs::CWD, workspace) {

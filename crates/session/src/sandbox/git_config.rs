@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const LONGEST: u64 = 1 << 20;
 
 /// Settings whose value is a path, or a command line with paths in it.
-const SETTINGS: [&str; 17] = [
+const SETTINGS: &[&str] = &[
     "askpass",
     "attributesfile",
     "clean",

@@ -9,7 +9,7 @@ pub const OWN_LAYERS: &str = "layers";
 pub const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// Files and folders of the system that look empty.
-const HIDDEN_OF_SYSTEM: [&str; 10] = [
+const HIDDEN_OF_SYSTEM: &[&str] = &[
     "/etc/shadow",
     "/etc/shadow-",
     "/etc/gshadow",
@@ -23,7 +23,7 @@ const HIDDEN_OF_SYSTEM: [&str; 10] = [
 ];
 
 /// Files and folders of the system that only root can read, and that look empty if it is root who runs the command.
-const HIDDEN_OF_ROOT: [&str; 22] = [
+const HIDDEN_OF_ROOT: &[&str] = &[
     "/etc/NetworkManager/system-connections",
     "/etc/credstore",
     "/etc/credstore.encrypted",
@@ -54,9 +54,9 @@ const HOST_KEYS: (&str, &str) = ("/etc/ssh", "ssh_host_");
 /// Paths of the system that look empty to this user. What only root can read is hidden from root, which owns it and so
 /// needs no capability for that.
 pub fn hidden_of_system(workspace: &Path) -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = HIDDEN_OF_SYSTEM.map(PathBuf::from).into();
+    let mut all: Vec<PathBuf> = HIDDEN_OF_SYSTEM.iter().map(PathBuf::from).collect();
     if rustix::process::getuid().is_root() {
-        let of_root = HIDDEN_OF_ROOT.map(PathBuf::from).into_iter();
+        let of_root = HIDDEN_OF_ROOT.iter().map(PathBuf::from);
         all.extend(of_root.filter(|path| !workspace.starts_with(path)));
         let (folder, begin) = HOST_KEYS;
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -122,7 +122,7 @@ pub const NEEDED_OF_RUN: [&str; 6] = [
 ];
 
 /// Secrets in the home folder.
-const SECRETS: [&str; 125] = [
+const SECRETS: &[&str] = &[
     ".gnupg",
     ".aws",
     ".azure",
@@ -252,7 +252,7 @@ const SECRETS: [&str; 125] = [
 
 /// Files that are hidden only if they hold a secret, with lower-case words by which that is known: package managers and
 /// build tools also keep plain settings in them.
-const HIDDEN_WITH_TOKEN: [(&str, &[&str]); 11] = [
+const HIDDEN_WITH_TOKEN: &[(&str, &[&str])] = &[
     (".npmrc", &["_auth", "_password"]),
     (".yarnrc.yml", &["npmauth"]),
     (".yarnrc", &["_auth", "_password"]),
@@ -313,7 +313,7 @@ pub fn hidden_in_home(home: &Path) -> Vec<PathBuf> {
 }
 
 /// Files and folders of a workspace that programs outside the sandbox run or obey by themselves.
-pub const PROTECTED: [&str; 26] = [
+pub const PROTECTED: &[&str] = &[
     ".gitmodules",
     ".vscode",
     ".idea",
