@@ -18,7 +18,7 @@ use crate::watched_file::{FileStamp, Look, WatchedFile};
 type IsSame = fn(&Config, &Config) -> bool;
 
 /// Settings that only a new daemon takes, with their names.
-const AT_START: [(&str, IsSame); 5] = [
+const AT_START: &[(&str, IsSame)] = &[
     ("http", |a, b| a.http == b.http),
     ("http_beyond_loopback", |a, b| {
         a.http_beyond_loopback == b.http_beyond_loopback
@@ -26,6 +26,12 @@ const AT_START: [(&str, IsSame); 5] = [
     ("idle_keepers", |a, b| a.idle_keepers == b.idle_keepers),
     ("ca_file", |a, b| a.ca_file == b.ca_file),
     ("store", |a, b| is_same_place(&a.store, &b.store)),
+    ("machine", |a, b| a.machine == b.machine),
+    ("labels", |a, b| a.labels == b.labels),
+    ("lost_after", |a, b| a.lost_after == b.lost_after),
+    ("fleet.return_after", |a, b| {
+        a.fleet.return_after == b.fleet.return_after
+    }),
 ];
 
 /// True if both are in one place. A changed password is taken by the next connection.
