@@ -98,8 +98,7 @@ def wheel(out, arch, binary):
     tags = [f"py3-none-manylinux_2_17_{arch}", f"py3-none-musllinux_1_1_{arch}"]
     platform = ".".join(tag.removeprefix("py3-none-") for tag in tags)
     info, scripts = f"abide_mcp-{VERSION}.dist-info", f"abide_mcp-{VERSION}.data/scripts"
-    readme = (HERE / "npm/README.md").read_text().replace("npx -y abide-mcp", "uvx abide-mcp")
-    readme = readme.replace('"npx", "args": ["-y", "abide-mcp"]', '"uvx", "args": ["abide-mcp"]').replace("npx ", "uvx ")
+    readme = (HERE / "npm/README.md").read_text().replace('"npx", "args": ["-y", ', '"uvx", "args": [').replace("npx ", "uvx ")
     metadata = [
         "Metadata-Version: 2.4",
         "Name: abide-mcp",
