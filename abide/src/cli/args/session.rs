@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use abide_core::session_name::SessionName;
 use abide_core::{Millis, limit};
+use abide_engine::screen::Size;
 use clap::{Args, Subcommand};
 
 use super::{AgentArg, JsonArg, session_name, variable};
@@ -17,9 +18,12 @@ fn any_number<T: TryFrom<u64>>(text: &str) -> Result<T, number::InvalidNumber> {
     number::parse::<T, 0, { u64::MAX }>(text)
 }
 
-/// Parses a number of columns or rows.
-fn screen_size(text: &str) -> Result<u16, number::InvalidNumber> {
-    number::parse::<u16, 2, 1_000>(text)
+fn columns(text: &str) -> Result<u16, number::InvalidNumber> {
+    number::parse::<u16, { Size::LEAST_COLS as u64 }, { Size::MOST_COLS as u64 }>(text)
+}
+
+fn rows(text: &str) -> Result<u16, number::InvalidNumber> {
+    number::parse::<u16, { Size::LEAST_ROWS as u64 }, { Size::MOST_ROWS as u64 }>(text)
 }
 
 /// Start, attach to, read, search and end sessions
@@ -70,10 +74,10 @@ pub struct StartArgs {
     #[arg(long)]
     pub no_pty: bool,
     /// Width of the terminal
-    #[arg(long, default_value_t = limit::COLS_DEFAULT, value_parser = screen_size)]
+    #[arg(long, default_value_t = limit::COLS_DEFAULT, value_parser = columns)]
     pub cols: u16,
     /// Height of the terminal
-    #[arg(long, default_value_t = limit::ROWS_DEFAULT, value_parser = screen_size)]
+    #[arg(long, default_value_t = limit::ROWS_DEFAULT, value_parser = rows)]
     pub rows: u16,
     /// Close it after this long without output, input or a reader, or `never`
     #[arg(long, value_name = "TIME", value_parser = duration::parse_limit, default_value_t = DurationLimit::After(limit::INACTIVITY_DEFAULT))]
@@ -179,10 +183,10 @@ pub struct ResizeArgs {
     /// Session id or its beginning, its name, or `last`
     pub session: String,
     /// Width in characters
-    #[arg(value_parser = screen_size)]
+    #[arg(value_parser = columns)]
     pub cols: u16,
     /// Height in lines
-    #[arg(value_parser = screen_size)]
+    #[arg(value_parser = rows)]
     pub rows: u16,
     #[command(flatten)]
     pub agent: AgentArg,
