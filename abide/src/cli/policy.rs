@@ -302,8 +302,9 @@ fn verify(paths: &Paths, json: bool) -> Result<u8, CliError> {
         return Ok(0);
     };
     outln!(
-        "The audit log is intact: {} lines since {}.",
+        "The audit log is intact: {} {} since {}.",
         found.lines,
+        if found.lines == 1 { "line" } else { "lines" },
         timestamp::rfc3339(since)
     );
     if found.interrupted > 0 {
