@@ -147,9 +147,10 @@ More examples:
 Sequences that change this terminal (title, clipboard, colour palette) are removed unless you pass
 --unfiltered. A pipe or a file gets every byte.
 
-The first Ctrl-C is forwarded to the command, a second one ends it with everything it started. With
---pty, every key goes to the program. At the question, Ctrl-C ends the command at once. If this
-program or the daemon exits, the command continues: `abide ps` shows it.
+The first Ctrl-C is forwarded to the command, a second one ends it with everything it started.
+With --pty, a program that reads single keys, such as an editor, gets every Ctrl-C. At the
+question, Ctrl-C ends the command at once. If this program or the daemon exits, the command
+continues: `abide ps` shows it.
 
 Exit codes:
   that of the command; 128+n if signal n ended it
