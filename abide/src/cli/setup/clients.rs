@@ -166,12 +166,14 @@ impl ClientName {
     pub fn waker_terms(self) -> Option<&'static str> {
         match self {
             ClientName::ClaudeCode => Some(
-                "An open session gets the message at once. If the agent asked to be woken, abide continues a closed session with \
-                 `claude -p --resume`, at most 12 times an hour. You pay for these turns as for any other.",
+                "An open session gets the message at once. If the agent asked to be woken, or you answer for a held \
+                 command, abide continues a closed session with `claude -p --resume`, at most 12 times an hour. You pay \
+                 for these turns as for any other.",
             ),
             ClientName::Codex => Some(
-                "An open thread gets the message at once. If the agent asked to be woken, abide continues a closed thread with \
-                 `codex exec resume`, at most 12 times an hour. You pay for these turns as for any other.",
+                "An open thread gets the message at once. If the agent asked to be woken, or you answer for a held \
+                 command, abide continues a closed thread with `codex exec resume`, at most 12 times an hour. You pay \
+                 for these turns as for any other.",
             ),
             ClientName::Cursor | ClientName::Vscode | ClientName::Gemini => None,
         }

@@ -36,8 +36,8 @@ pub struct WakerConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WakesFor {
-    /// Messages that the agent asked to be woken for: of a mission timer, or of a wait that it moved to the
-    /// background. An open conversation gets the others too.
+    /// Messages that the agent waits for: of a mission timer, of a wait that it moved to the background, or about the answer
+    /// to a held command. An open conversation gets the others too.
     Asked,
     /// All messages.
     All,
