@@ -40,6 +40,8 @@ pub(super) struct Performer {
     keepers: Box<dyn KeeperControl>,
     probes: Arc<dyn ProbeControl>,
     known: HashMap<SessionId, KnownSession>,
+    /// Facts about sessions of earlier daemons that are not published yet.
+    recovered: HashMap<SessionId, SessionDetails>,
     /// Sessions whose ending counts as reported since this turn.
     delivered_endings: Vec<SessionId>,
     /// Answers of this turn that were to tell the owner of a session of its ending, and whether they were handed over.
@@ -61,12 +63,14 @@ impl Performer {
         handle: Handle,
         keepers: Box<dyn KeeperControl>,
         probes: Arc<dyn ProbeControl>,
+        recovered: HashMap<SessionId, SessionDetails>,
     ) -> Self {
         Performer {
             handle,
             keepers,
             probes,
             known: HashMap::new(),
+            recovered,
             delivered_endings: Vec::new(),
             answers_to_owners: Vec::new(),
         }
@@ -482,7 +486,7 @@ impl Performer {
             return;
         };
         let known = self.known.entry(id).or_insert_with(|| {
-            let mut details = self.keepers.take_details(id);
+            let mut details = self.recovered.remove(&id).unwrap_or_default();
             let secrets = std::mem::take(&mut details.secrets);
             self.handle.remember_secrets(id, Arc::new(secrets));
             KnownSession {

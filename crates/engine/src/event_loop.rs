@@ -13,6 +13,7 @@ use crate::commits::{Commits, FinishedCommit};
 use crate::effects::Performer;
 use crate::fleet::Due;
 use crate::handle::{Call, Handle, Input, LaunchOptions, ReplyChannel};
+use crate::keepers::SessionDetails;
 use crate::seams::{KeeperControl, ProbeControl, Store};
 use crate::store::StoreFault;
 
@@ -33,6 +34,8 @@ pub(super) struct LoopParts {
     pub store: Arc<dyn Store>,
     pub keepers: Box<dyn KeeperControl>,
     pub probes: Arc<dyn ProbeControl>,
+    /// Facts about the sessions of earlier daemons.
+    pub recovered: HashMap<SessionId, SessionDetails>,
     /// Notified when everything that was recovered is published.
     pub ready: oneshot::Sender<()>,
 }
@@ -52,6 +55,7 @@ pub(super) async fn run(
         store,
         keepers,
         probes,
+        recovered: details,
         ready,
     } = parts;
     let mut alarm = clock
@@ -61,7 +65,7 @@ pub(super) async fn run(
         engine,
         calls: HashMap::new(),
         commits: Commits::new(store),
-        performer: Performer::new(handle, keepers, probes),
+        performer: Performer::new(handle, keepers, probes, details),
         effects: Vec::new(),
         callers_gone: Vec::new(),
     };

@@ -1,6 +1,7 @@
 //! The engine as one unit: opens the store, recovers the sessions and timers of earlier daemons, and runs the event
 //! loop. The daemon serves it through sockets; a program can embed it.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -142,8 +143,10 @@ impl Runtime {
         let agents = handle.clients().agents();
         let resumable = agents.iter().map(|agent| handle.resumable(agent));
         let mut sessions = keepers.recover();
+        let mut details = HashMap::new();
         for found in &mut sessions {
             found.session.agent = unnamed.of_stored(&found.session.agent.0);
+            details.insert(found.id, std::mem::take(&mut found.details));
         }
         let recovered = recovery_events(sessions, resumable, state, open);
         keepers.fill_pool();
@@ -169,6 +172,7 @@ impl Runtime {
             store,
             keepers: Box::new(keepers),
             probes: prober,
+            recovered: details,
             ready,
         };
         let event_loop = tokio::spawn(event_loop::run(

@@ -13,7 +13,7 @@ use abide_core::{ConnectionAnswer, Containment, End, Sandboxed, SessionId, Timer
 use abide_session::daemon_record::ChangedLimits;
 use abide_session::frame::{Launch, ToKeeper};
 
-use crate::keepers::{PortState, SessionDetails};
+use crate::keepers::PortState;
 pub use crate::store::Store;
 
 /// Keepers, as the event loop uses them.
@@ -68,9 +68,6 @@ pub trait KeeperControl: Send + Sync {
 
     /// Answers connections of a session's sandbox that wait.
     fn answer_connection(&self, id: SessionId, number: u64, answer: &ConnectionAnswer);
-
-    /// Facts about a session of an earlier daemon.
-    fn take_details(&self, id: SessionId) -> SessionDetails;
 }
 
 /// Probes of conditions, as the event loop uses them.

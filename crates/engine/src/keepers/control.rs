@@ -9,7 +9,7 @@ use abide_session::daemon_record::ChangedLimits;
 use abide_session::folder;
 use abide_session::frame::{Launch, ToKeeper};
 
-use super::{DISK_FULL, Keepers, NO_KEEPER, PortState, SessionDetails, failed_keeper};
+use super::{DISK_FULL, Keepers, NO_KEEPER, PortState, failed_keeper};
 use crate::clock::{Clock, SystemClock};
 use crate::lock::lock;
 use crate::seams::KeeperControl;
@@ -130,11 +130,6 @@ impl KeeperControl for Arc<Keepers> {
 
     fn answer_connection(&self, id: SessionId, number: u64, answer: &ConnectionAnswer) {
         self.gates.answer(id, number, answer);
-    }
-
-    fn take_details(&self, id: SessionId) -> SessionDetails {
-        let mut recovered = lock(&self.recovered);
-        recovered.remove(&id).unwrap_or_default()
     }
 }
 

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 pub use connection::{Follower, LogProgress};
 pub use gate::PortState;
 
-use crate::clock::{Clock, SystemClock, pause};
+use crate::clock::{SystemClock, pause};
 use crate::lock::lock;
 use crate::stream::Stream;
 use crate::{entropy, socket};
@@ -78,8 +78,6 @@ pub struct Keepers {
     gates: gate::Gates,
     /// Reason why the last keeper could not be made.
     keeper_fault: Mutex<Option<String>>,
-    /// Details of recovered sessions, until they are published.
-    recovered: Mutex<HashMap<SessionId, SessionDetails>>,
     records: Arc<DaemonRecords>,
     starting: PendingStarts,
     shutdown: CancellationToken,
@@ -89,6 +87,7 @@ pub struct Keepers {
 pub struct RecoveredSession {
     pub id: SessionId,
     pub session: Session,
+    pub details: SessionDetails,
     /// True once a client has received the ending.
     pub ending_delivered: bool,
     /// Time of the hard limit, as far as the directory says.
@@ -130,7 +129,6 @@ impl Keepers {
             sandboxes: Mutex::default(),
             gates: gate::Gates::default(),
             keeper_fault: Mutex::default(),
-            recovered: Mutex::default(),
             records: Arc::default(),
             starting: PendingStarts::default(),
             shutdown: CancellationToken::new(),
@@ -301,20 +299,6 @@ impl Keepers {
 
     fn connection(&self, id: SessionId) -> Option<Arc<KeeperConnection>> {
         lock(&self.connections).get(&id).cloned()
-    }
-
-    /// Time at which a recovered session reaches its hard limit. Only its keeper knows exactly, because the limit
-    /// does not run while the machine sleeps.
-    fn deadline(&self, id: SessionId, created: Wall) -> Option<Mono> {
-        let limit = (lock(&self.recovered).get(&id)).and_then(|of| of.deadline)?;
-        let now = SystemClock.now();
-        let ran = now.wall.0.saturating_sub(created.0);
-        Some(now.mono + Millis(limit.0.saturating_sub(ran)))
-    }
-
-    fn set_details(&self, id: SessionId, recovered: SessionDetails) {
-        let mut all = lock(&self.recovered);
-        all.insert(id, recovered);
     }
 
     fn set_containment(&self, id: SessionId, by: Containment) {

@@ -13,7 +13,7 @@ use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, Session
 use abide_output::secret_fingerprints::SecretFingerprints;
 
 use super::{Keepers, RecoveredSession, SessionDetails, failed_keeper, hello};
-use crate::clock::pause;
+use crate::clock::{Clock, SystemClock, pause};
 use crate::socket;
 use abide_session::daemon_record::{ChangedLimits, DaemonRecord};
 use abide_session::folder::{self, EndingFile, Meta, MetaState};
@@ -56,14 +56,9 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<RecoveredSession> {
                 let complete_length = complete_length(record.ending.as_ref());
                 let phase = phase(keepers, id, &path, &meta, record.ending);
                 let bytes = complete_length.unwrap_or_else(|| Log::open(&path).end().unwrap_or(0));
-                let session = recovered_session(keepers, id, meta, phase, bytes, None);
-                let deadline = keepers.deadline(id, session.created);
-                found.push(RecoveredSession {
-                    id,
-                    session,
-                    ending_delivered,
-                    deadline,
-                });
+                let mut session = recovered_session(keepers, id, meta, phase, bytes, None);
+                session.ending_delivered = ending_delivered;
+                found.push(session);
             }
             MetaState::Unused if !has_keeper => remove_unused(id, &path),
             MetaState::Unused => {}
@@ -74,14 +69,12 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<RecoveredSession> {
                      wrong; its log is kept and can be read"
                 );
                 tracing::error!("{id}: {damage}");
+                let mut session =
+                    damaged_session(keepers, id, &path, remnant, record.ending, damage);
                 // An owner that is not known for certain gets no message about the end.
-                let session = damaged_session(keepers, id, &path, remnant, record.ending, damage);
-                found.push(RecoveredSession {
-                    id,
-                    session,
-                    ending_delivered: true,
-                    deadline: None,
-                });
+                session.ending_delivered = true;
+                session.deadline = None;
+                found.push(session);
             }
         }
     }
@@ -109,7 +102,7 @@ fn damaged_session(
     mut remnant: Meta,
     known: Option<EndingFile>,
     damage: String,
-) -> Session {
+) -> RecoveredSession {
     let log = Log::open(path);
     let (bytes, dropped) = log.extent().unwrap_or_default();
     let last = log.last_at().ok().flatten();
@@ -256,7 +249,7 @@ async fn connect_later(keepers: Arc<Keepers>, id: SessionId) {
     failed_keeper::end_lost(&keepers, id, None, None).await;
 }
 
-/// Session state from its record. Details that only lists show are kept in `keepers`.
+/// Session from its record, with an ending that was not delivered.
 fn recovered_session(
     keepers: &Keepers,
     id: SessionId,
@@ -264,7 +257,7 @@ fn recovered_session(
     phase: Phase,
     bytes: u64,
     damage: Option<Arc<str>>,
-) -> Session {
+) -> RecoveredSession {
     let changed = DaemonRecord::read(&keepers.folder(id));
     let limits = changed.limits.unwrap_or(ChangedLimits {
         idle: meta.launch.idle_ms.map(Millis),
@@ -281,8 +274,7 @@ fn recovered_session(
         name: (changed.name.as_deref().or(meta.launch.name.as_deref()))
             .and_then(|name| SessionName::parse(name).ok()),
     };
-    keepers.set_details(id, details);
-    Session {
+    let session = Session {
         agent: Agent(meta.launch.agent.as_str().into()),
         command: String::from_utf8_lossy(&meta.launch.command).into(),
         conversation: (meta.launch.conversation.as_deref()).map(|of| Conversation(of.into())),
@@ -298,7 +290,22 @@ fn recovered_session(
         unattended: false,
         end_heard: None,
         phase,
+    };
+    RecoveredSession {
+        id,
+        deadline: limits.deadline.map(|limit| until(limit, session.created)),
+        session,
+        details,
+        ending_delivered: false,
     }
+}
+
+/// Time at which a session reaches its hard limit. Only its keeper knows exactly, because the limit does not run while
+/// the machine sleeps.
+fn until(limit: Millis, created: Wall) -> Mono {
+    let now = SystemClock.now();
+    let ran = now.wall.0.saturating_sub(created.0);
+    now.mono + Millis(limit.0.saturating_sub(ran))
 }
 
 /// Phase of an ended session; `empty`: none of its processes is left.

@@ -118,6 +118,7 @@ impl SimKeepers {
             RecoveredSession {
                 id: *id,
                 session: keeper.found(),
+                details: SessionDetails::default(),
                 ending_delivered: self.is_delivered(*id),
                 deadline: keeper.deadline_at(),
             }
@@ -276,9 +277,5 @@ impl KeeperControl for Connections {
 
     fn sandboxed(&self, _: SessionId) -> Option<abide_core::Sandboxed> {
         None
-    }
-
-    fn take_details(&self, _: SessionId) -> SessionDetails {
-        SessionDetails::default()
     }
 }

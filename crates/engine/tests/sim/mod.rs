@@ -195,6 +195,7 @@ impl Daemon {
             store,
             keepers: Box::new(Connections(world.keepers.clone())),
             probes: probes.clone(),
+            recovered: Default::default(),
             ready,
         };
         let engine = Engine::new(world.dice.bits());
