@@ -135,12 +135,7 @@ impl Performer {
         let any_unread = engine.any_unread();
         self.handle.published().set_any_unread(any_unread);
         let mut published = HashSet::new();
-        // Sessions that are published but not yet broadcast: pending replies are sent first.
-        let mut changed = Vec::new();
         for effect in effects {
-            if notifies_followers(&effect) {
-                self.broadcast_changes(&mut changed);
-            }
             match effect {
                 Effect::Record(_) => {}
                 Effect::Start {
@@ -167,7 +162,6 @@ impl Performer {
                     );
                     published.insert(session);
                     self.publish(engine, session);
-                    changed.push(session);
                     for call in waiting {
                         self.send_update(calls, call, Update::Accepted(session));
                     }
@@ -218,7 +212,6 @@ impl Performer {
                 Effect::Publish { session } => {
                     if published.insert(session) {
                         self.publish(engine, session);
-                        changed.push(session);
                     }
                 }
                 Effect::Tell { call, update } => self.send_update(calls, call, update),
@@ -244,7 +237,6 @@ impl Performer {
                 }
             }
         }
-        self.broadcast_changes(&mut changed);
         self.report_lost_answers();
         if !self.delivered_endings.is_empty() {
             // Calls that wait get their answers first.
@@ -252,12 +244,6 @@ impl Performer {
         }
         for id in self.delivered_endings.drain(..) {
             self.keepers.mark_ending_delivered(id);
-        }
-    }
-
-    fn broadcast_changes(&self, sessions: &mut Vec<SessionId>) {
-        for id in sessions.drain(..) {
-            self.handle.published().session_changed(id);
         }
     }
 
@@ -566,15 +552,4 @@ fn containment_choice(containment: Containment) -> frame::ContainmentChoice {
 
 fn into_bytes(text: std::ffi::OsString) -> Vec<u8> {
     std::os::unix::ffi::OsStringExt::into_vec(text)
-}
-
-/// True if followers are notified of this effect at once.
-fn notifies_followers(effect: &Effect) -> bool {
-    matches!(
-        effect,
-        Effect::Ask { .. }
-            | Effect::Close { .. }
-            | Effect::PublishTimer { .. }
-            | Effect::Posted { .. }
-    )
 }

@@ -220,7 +220,7 @@ impl PublishedState {
         self.changes.subscribe()
     }
 
-    /// Publishes a session. It keeps the name that it was given since it was first published.
+    /// Publishes a session, and notifies followers. It keeps the name that it was given since it was first published.
     pub(super) fn publish(&self, mut view: SessionView) {
         let (id, is_over) = (view.id, !view.is_alive());
         let mut sessions = lock(&self.sessions);
@@ -236,6 +236,8 @@ impl PublishedState {
             lock(&self.keys).extend(names.map(|name| (name, id)));
         }
         sessions.insert(id, Arc::new(view));
+        drop(sessions);
+        self.session_changed(id);
         if is_over {
             // Before the lock is released: a session that is seen to be over is in the list.
             lock(&self.ended).push(id);
@@ -253,8 +255,8 @@ impl PublishedState {
         self.session_changed(id);
     }
 
-    /// Notifies followers that a session was published or removed.
-    pub(super) fn session_changed(&self, id: SessionId) {
+    /// Notifies followers that a session was published, renamed or removed.
+    fn session_changed(&self, id: SessionId) {
         let _ = self.changes.send(Change::Session(id));
     }
 
@@ -276,6 +278,8 @@ impl PublishedState {
     }
 
     pub(super) fn forget(&self, id: SessionId) {
+        drop(keys);
+        self.session_changed(id);
         let Some(view) = lock(&self.sessions).remove(&id) else {
             return;
         };
