@@ -26,8 +26,6 @@ pub struct PublishedState {
     questions: Mutex<BTreeMap<QuestionId, Arc<QuestionView>>>,
     changes: broadcast::Sender<Change>,
     questions_changed: watch::Sender<()>,
-    /// Sessions that have ended since the last call of `take_ended`, once per publication.
-    ended: Mutex<Vec<SessionId>>,
     any_ended: Notify,
     unread: AtomicBool,
     timers: AtomicUsize,
@@ -167,7 +165,6 @@ impl Default for PublishedState {
             questions: Mutex::default(),
             changes: broadcast::channel(CHANGES).0,
             questions_changed: watch::Sender::new(()),
-            ended: Mutex::default(),
             any_ended: Notify::new(),
             unread: AtomicBool::new(false),
             timers: AtomicUsize::new(0),
@@ -236,13 +233,11 @@ impl PublishedState {
             lock(&self.keys).extend(names.map(|name| (name, id)));
         }
         sessions.insert(id, Arc::new(view));
-        drop(sessions);
-        self.session_changed(id);
         if is_over {
-            // Before the lock is released: a session that is seen to be over is in the list.
-            lock(&self.ended).push(id);
             self.any_ended.notify_one();
         }
+        drop(sessions);
+        self.session_changed(id);
     }
 
     /// Gives a session another name, or none, and notifies followers.
@@ -265,11 +260,6 @@ impl PublishedState {
         self.any_ended.notified().await;
     }
 
-    /// Takes the sessions that have ended since the last call.
-    pub(super) fn take_ended(&self) -> Vec<SessionId> {
-        std::mem::take(&mut lock(&self.ended))
-    }
-
     /// True if a view of this session is in use, be it an older one, or its log is being read.
     pub(super) fn is_in_use(&self, id: SessionId) -> bool {
         lock(&self.sessions)
@@ -278,8 +268,6 @@ impl PublishedState {
     }
 
     pub(super) fn forget(&self, id: SessionId) {
-        drop(keys);
-        self.session_changed(id);
         let Some(view) = lock(&self.sessions).remove(&id) else {
             return;
         };
@@ -290,6 +278,8 @@ impl PublishedState {
                 keys.remove(&name);
             }
         }
+        drop(keys);
+        self.session_changed(id);
     }
 
     /// Adds an open question to lists.

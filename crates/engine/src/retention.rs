@@ -2,7 +2,8 @@
 //! new sessions. Only ended sessions are removed, the directory before the entry. The limits are enforced when
 //! sessions end, and every hour.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use abide_core::time::{Boot, Wall};
 use abide_core::{Event, Millis, Mono, Now, SessionId, limit};
 
-use super::{Handle, SessionView, refusals};
+use super::{Handle, refusals};
 use crate::clock::{Clock, pause};
 use crate::store::Store;
 use abide_session::{crash_point, sandbox};
@@ -37,7 +38,7 @@ pub(super) async fn run(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn St
         let since = (next_round > Mono(0)).then_some(at.mono);
         let reader = handle.clone();
         let scanned = tokio::task::spawn_blocking(move || {
-            ended_sessions.update(&reader, full, since);
+            ended_sessions.update(&reader, since);
             let now = trusted_clock.now(at, ended_sessions.last_created);
             let (removed, held) = ended_sessions.make_room(&reader, now, at.mono);
             (ended_sessions, trusted_clock, now, removed, held)
@@ -107,100 +108,77 @@ async fn measure_layers(handle: &Handle) {
     }
 }
 
-/// Ended sessions, those that ended first at the beginning, with their bytes on disk.
+/// Ended sessions, those that ended first at the beginning.
 #[derive(Default)]
 struct EndedSessions {
-    by_age: BTreeMap<(Wall, SessionId), u64>,
-    total: u64,
+    by_age: BTreeMap<(Wall, SessionId), EndedSession>,
     /// Last time at which one of them was created.
     last_created: Option<Wall>,
-    /// Time at which recent sessions were seen to end.
-    just_ended: HashMap<SessionId, Mono>,
+}
+
+struct EndedSession {
+    /// Bytes on disk.
+    bytes: u64,
+    /// Time at which it was seen to have ended; `None`: it had ended when the daemon began.
+    since: Option<Mono>,
 }
 
 impl EndedSessions {
     /// Adds the sessions that have ended since the last call, at `since`, and drops those that were removed, such as the
-    /// earlier tries of a condition; with `full`, reads all sessions again.
-    fn update(&mut self, handle: &Handle, full: bool, since: Option<Mono>) {
-        let published = handle.published();
-        let mut all = Vec::new();
-        if full {
-            *self = EndedSessions {
-                just_ended: std::mem::take(&mut self.just_ended),
-                ..EndedSessions::default()
+    /// earlier tries of a condition.
+    fn update(&mut self, handle: &Handle, since: Option<Mono>) {
+        let sessions = handle.published().sessions();
+        // They are in the order of their ids.
+        let is_kept = |id: &SessionId| sessions.binary_search_by_key(id, |view| view.id).is_ok();
+        self.by_age.retain(|(_, id), _| is_kept(id));
+        for view in &sessions {
+            let Some(ended) = view.ended_at().filter(|_| !view.is_alive()) else {
+                continue;
             };
-            all = published.sessions();
-        }
-        self.by_age.retain(|(_, id), bytes| {
-            let is_kept = published.session(*id).is_some();
-            self.total -= if is_kept { 0 } else { *bytes };
-            is_kept
-        });
-        // Read after all sessions and added before them: those that have just ended are marked as such.
-        for id in published.take_ended() {
-            if let Some(view) = published.session(id) {
-                self.insert(handle, &view, since);
+            if let Entry::Vacant(place) = self.by_age.entry((ended, view.id)) {
+                self.last_created = self.last_created.max(Some(view.state.created));
+                refusals::audit(handle, view);
+                let bytes = folder_size(&view.folder);
+                place.insert(EndedSession { bytes, since });
             }
         }
-        for view in all {
-            self.insert(handle, &view, None);
-        }
-    }
-
-    /// Adds a session that is over. `since`: it has just ended.
-    fn insert(&mut self, handle: &Handle, view: &SessionView, since: Option<Mono>) {
-        let Some(ended) = view.ended_at().filter(|_| !view.is_alive()) else {
-            return;
-        };
-        let place = (ended, view.id);
-        if self.by_age.contains_key(&place) {
-            return;
-        }
-        self.last_created = self.last_created.max(Some(view.state.created));
-        refusals::audit(handle, view);
-        self.add(place, folder_size(&view.folder), since);
-    }
-
-    fn add(&mut self, place: (Wall, SessionId), bytes: u64, since: Option<Mono>) {
-        self.by_age.insert(place, bytes);
-        self.total += bytes;
-        self.just_ended.extend(since.map(|since| (place.1, since)));
     }
 
     /// Removes sessions beyond the limits. Returns them, and true if a session beyond the limits is in use.
     fn make_room(&mut self, handle: &Handle, now: Wall, at: Mono) -> (Vec<SessionId>, bool) {
-        self.just_ended
-            .retain(|_, since| at.since(*since) < MIN_AGE);
         let config = handle.config();
         let bounds = Bounds {
             oldest: Wall(now.0.saturating_sub(config.keep_days.saturating_mul(DAY))),
             bytes: config.keep_bytes,
             count: limit::KEPT_SESSIONS,
         };
-        let (surplus, held) = self.surplus(&bounds, |id| handle.published().is_in_use(id));
+        let (surplus, held) = self.surplus(&bounds, at, |id| handle.published().is_in_use(id));
         let mut removed = Vec::new();
         for place in surplus {
             if remove(handle, place.1) {
-                self.total -= self.by_age.remove(&place).unwrap_or(0);
+                self.by_age.remove(&place);
                 removed.push(place.1);
             }
         }
         (removed, held)
     }
 
-    /// Sessions to remove, and true if a session beyond the limits is in use.
+    /// Sessions to remove at this time, and true if a session beyond the limits is in use.
     fn surplus(
         &self,
         bounds: &Bounds,
+        at: Mono,
         in_use: impl Fn(SessionId) -> bool,
     ) -> (Vec<(Wall, SessionId)>, bool) {
-        let (mut total, mut count) = (self.total, self.by_age.len());
+        let mut total: u64 = self.by_age.values().map(|session| session.bytes).sum();
+        let mut count = self.by_age.len();
         let (mut surplus, mut held) = (Vec::new(), false);
-        for (place, bytes) in &self.by_age {
+        for (place, EndedSession { bytes, since }) in &self.by_age {
             if place.0 >= bounds.oldest && total <= bounds.bytes && count <= bounds.count {
                 break;
             }
-            if self.just_ended.contains_key(&place.1) || in_use(place.1) {
+            let just_ended = since.is_some_and(|since| at.since(since) < MIN_AGE);
+            if just_ended || in_use(place.1) {
                 held = true;
                 continue;
             }
@@ -311,6 +289,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+    use crate::SessionView;
     use crate::config::Config;
     use crate::handle::HandleParts;
     use crate::store::Sqlite;
@@ -319,13 +298,18 @@ mod tests {
     fn ended_sessions(sessions: &[(u64, u64, u64)]) -> EndedSessions {
         let mut ended_sessions = EndedSessions::default();
         for (bits, ended, bytes) in sessions {
-            ended_sessions.add((Wall(*ended), SessionId::from_bits(*bits)), *bytes, None);
+            add(&mut ended_sessions, (*bits, *ended, *bytes), None);
         }
         ended_sessions
     }
 
+    fn add(ended: &mut EndedSessions, (bits, at, bytes): (u64, u64, u64), since: Option<Mono>) {
+        let place = (Wall(at), SessionId::from_bits(bits));
+        ended.by_age.insert(place, EndedSession { bytes, since });
+    }
+
     fn surplus(ended_sessions: &EndedSessions, bounds: &Bounds) -> (Vec<SessionId>, bool) {
-        let (surplus, held) = ended_sessions.surplus(bounds, |_| false);
+        let (surplus, held) = ended_sessions.surplus(bounds, Mono(5), |_| false);
         (surplus.into_iter().map(|(_, id)| id).collect(), held)
     }
 
@@ -368,7 +352,7 @@ mod tests {
     async fn age_of_a_session_counts_from_its_end() {
         let handle = handle(&[(1, 0, 40 * DAY), (2, 9 * DAY, DAY)]);
         let mut ended_sessions = EndedSessions::default();
-        ended_sessions.update(&handle, true, None);
+        ended_sessions.update(&handle, None);
         let bounds = Bounds {
             oldest: Wall(20 * DAY),
             ..BOUNDS
@@ -384,27 +368,23 @@ mod tests {
     async fn removed_sessions_do_not_count() {
         let handle = handle(&[(1, 0, 1), (2, 1, 1), (3, 2, 1)]);
         let mut ended_sessions = EndedSessions::default();
-        ended_sessions.update(&handle, false, None);
+        ended_sessions.update(&handle, None);
         assert_eq!(ended_sessions.by_age.len(), 3);
-        ended_sessions.total += 5;
-        *ended_sessions.by_age.values_mut().last().unwrap() += 5;
         let bounds = Bounds { count: 2, ..BOUNDS };
         assert_eq!(
             surplus(&ended_sessions, &bounds).0,
             [SessionId::from_bits(1)]
         );
         handle.published().forget(SessionId::from_bits(3));
-        ended_sessions.update(&handle, false, None);
+        ended_sessions.update(&handle, None);
         assert!(surplus(&ended_sessions, &bounds).0.is_empty());
-        let bytes: u64 = ended_sessions.by_age.values().sum();
-        assert_eq!(ended_sessions.total, bytes);
     }
 
     #[tokio::test]
-    async fn session_that_just_ended_is_not_removed_in_a_full_round() {
+    async fn session_that_just_ended_is_not_removed() {
         let handle = handle(&[(1, 0, DAY)]);
         let mut ended_sessions = EndedSessions::default();
-        ended_sessions.update(&handle, true, Some(Mono(5)));
+        ended_sessions.update(&handle, Some(Mono(5)));
         let bounds = Bounds {
             oldest: Wall(20 * DAY),
             ..BOUNDS
@@ -428,14 +408,14 @@ mod tests {
     #[test]
     fn just_ended_and_used_sessions_are_not_removed() {
         let mut ended_sessions = ended_sessions(&[(1, 1, 60), (2, 2, 50)]);
-        ended_sessions.add((Wall(3), SessionId::from_bits(3)), 110, Some(Mono(5)));
+        add(&mut ended_sessions, (3, 3, 110), Some(Mono(5)));
         let bounds = Bounds {
             bytes: 100,
             ..BOUNDS
         };
         let both = [1, 2].map(SessionId::from_bits);
         assert_eq!(surplus(&ended_sessions, &bounds), (both.to_vec(), true));
-        let (others, held) = ended_sessions.surplus(&bounds, |id| id == both[0]);
+        let (others, held) = ended_sessions.surplus(&bounds, Mono(5), |id| id == both[0]);
         assert_eq!((others, held), (vec![(Wall(2), both[1])], true));
     }
 
