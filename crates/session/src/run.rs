@@ -14,7 +14,7 @@ use super::crash::crash_point;
 use super::folder::{self, EndingFile};
 use super::frame::{Exited, FromKeeper, ToKeeper};
 use super::launch::{Launch, Size, Stdin};
-use super::log::{LogWriter, OutputRead, Stream};
+use super::log::{LogWriter, OutputRead, READ_SIZE, Stream};
 use super::nsinit::Namespace;
 use super::proc;
 use super::resources::OomWatch;
@@ -35,10 +35,8 @@ const KILL_SLOW_RETRY_MS: u64 = 1_000;
 const KILL_PENDING_MS: u64 = 5_000;
 /// Bytes read from one stream before the others have their turn.
 const TURN_LIMIT: u64 = 4 << 20;
-/// Default capacity of a pipe; a stream that fills it is a flood.
-const PIPE_SIZE: u64 = 64 << 10;
-/// Capacity of the pipe of a flood.
-const FLOOD_PIPE_SIZE: usize = 1 << 20;
+/// Bytes read from a terminal at the end of its leader.
+const TERMINAL_REST: u64 = 1 << 20;
 
 /// A session that was started.
 pub struct Run {
@@ -59,7 +57,7 @@ pub struct Run {
     oom: OomWatch,
     record: Rc<OwnedFd>,
     log: LogWriter,
-    streams: [Option<Source>; 2],
+    streams: [Option<(OwnedFd, Stream)>; 2],
     pty: Option<Pty>,
     started_mono: u64,
     started_boot: u64,
@@ -92,12 +90,6 @@ pub(super) struct RunResources {
     pub record: Rc<OwnedFd>,
     /// Directory of the log.
     pub log_folder: Rc<OwnedFd>,
-}
-
-struct Source {
-    fd: OwnedFd,
-    stream: Stream,
-    flooded: bool,
 }
 
 /// State of the leader.
@@ -153,11 +145,7 @@ impl Run {
             }
             Stdin::None | Stdin::Open => {}
         }
-        let mut sources = spawned.streams.into_iter().map(|(fd, stream)| Source {
-            fd,
-            stream,
-            flooded: false,
-        });
+        let mut streams = spawned.streams.into_iter();
         Run {
             contained_by,
             input,
@@ -172,7 +160,7 @@ impl Run {
             oom: own.oom,
             record: own.record,
             log: LogWriter::new(own.log_folder, launch.record.log_quota),
-            streams: [sources.next(), sources.next()],
+            streams: [streams.next(), streams.next()],
             pty: spawned.pty,
             started_mono: own.begun.0,
             started_boot: own.begun.1,
@@ -231,7 +219,7 @@ impl Run {
     /// Streams that are open.
     pub fn open_streams(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         let all = self.streams.iter().enumerate();
-        all.filter_map(|(at, source)| source.as_ref().map(|source| (at, source.fd.as_fd())))
+        all.filter_map(|(at, source)| source.as_ref().map(|(fd, _)| (at, fd.as_fd())))
     }
 
     /// `cgroup.events`, while the keeper waits for the cgroup to become empty.
@@ -285,7 +273,9 @@ impl Run {
         let mut left = TURN_LIMIT;
         while left > 0 {
             match self.take_once(at, left) {
-                OutputRead::Bytes(count) if count >= PIPE_SIZE => left = left.saturating_sub(count),
+                OutputRead::Bytes(count) if count >= READ_SIZE as u64 => {
+                    left = left.saturating_sub(count);
+                }
                 OutputRead::Bytes(_) | OutputRead::Nothing | OutputRead::Closed => return,
             }
         }
@@ -295,27 +285,18 @@ impl Run {
     /// reading.
     pub fn stream_ended(&mut self, at: usize) {
         match &self.streams[at] {
-            Some(source) if source.stream == Stream::Pty => self.take_output(at),
+            Some((_, Stream::Pty)) => self.take_output(at),
             _ => self.streams[at] = None,
         }
     }
 
     fn take_once(&mut self, at: usize, max: u64) -> OutputRead {
-        let Some(source) = &mut self.streams[at] else {
+        let Some((fd, stream)) = &self.streams[at] else {
             return OutputRead::Closed;
         };
-        let taken = self
-            .log
-            .take(source.fd.as_fd(), source.stream, max as usize);
+        let taken = self.log.take(fd.as_fd(), *stream, max as usize);
         match taken {
-            OutputRead::Bytes(count) => {
-                self.quiet_since = mono_ms();
-                if count >= PIPE_SIZE && !source.flooded {
-                    source.flooded = true;
-                    self.log.expect_flood();
-                    let _ = rustix::pipe::fcntl_setpipe_size(&source.fd, FLOOD_PIPE_SIZE);
-                }
-            }
+            OutputRead::Bytes(_) => self.quiet_since = mono_ms(),
             OutputRead::Nothing => {}
             OutputRead::Closed => self.streams[at] = None,
         }
@@ -325,13 +306,11 @@ impl Run {
     /// Reads what is in the pipes now, however much is written meanwhile.
     fn drain(&mut self) {
         for at in 0..self.streams.len() {
-            let Some(source) = &self.streams[at] else {
-                continue;
-            };
             // One more than there is: the last attempt tells whether the stream is closed.
-            let mut left = match source.stream {
-                Stream::Pty => FLOOD_PIPE_SIZE as u64,
-                _ => rustix::io::ioctl_fionread(&source.fd).unwrap_or(0) + 1,
+            let mut left = match &self.streams[at] {
+                None => continue,
+                Some((_, Stream::Pty)) => TERMINAL_REST,
+                Some((fd, _)) => rustix::io::ioctl_fionread(fd).unwrap_or(0) + 1,
             };
             while left > 0 {
                 match self.take_once(at, TURN_LIMIT) {

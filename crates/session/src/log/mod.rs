@@ -12,7 +12,7 @@ pub mod tail;
 mod writer;
 
 pub use reader::{CHUNK_LIMIT, Chunk, Log, Next, Page, Piece, Pieces};
-pub use writer::{LogWriter, OutputRead};
+pub use writer::{LogWriter, OutputRead, READ_SIZE};
 
 /// Source of a chunk of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,8 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::pipe::SpliceFlags;
 
 use super::{ENTRY_SIZE, IndexEntry, LOG_FOLDER, Stream, data_name, index_name};
 use crate::clock::wall_ms;
@@ -19,11 +17,8 @@ const COALESCE_MS: u64 = 10;
 const TAIL_SEGMENTS: usize = 12;
 /// Minimum size of a segment, regardless of the quota.
 const SEGMENT_MIN: u64 = 4 << 10;
-/// Buffer size if bytes cannot be spliced.
-const READ_SIZE: usize = 16 << 10;
-/// Buffer size for a flood of output. A flood is copied, which is faster than splicing it: the pipe reuses
-/// its pages, and both ends find them in the CPU cache.
-const FLOOD_READ_SIZE: usize = 256 << 10;
+/// Bytes read at once: the capacity of a pipe.
+pub const READ_SIZE: usize = 64 << 10;
 
 /// Result of one attempt to read output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +39,7 @@ pub struct LogWriter {
     dropped: u64,
     current: Option<Segment>,
     tails: VecDeque<Past>,
-    splices: bool,
-    flooded: bool,
+    /// Memory for bytes that are read, of which the system provides only what is used.
     buffer: Vec<u8>,
 }
 
@@ -74,8 +68,6 @@ impl LogWriter {
             dropped: 0,
             current: None,
             tails: VecDeque::new(),
-            splices: true,
-            flooded: false,
             buffer: Vec::new(),
         }
     }
@@ -83,12 +75,6 @@ impl LogWriter {
     /// Number of bytes that arrived, including dropped ones.
     pub fn end(&self) -> u64 {
         self.end
-    }
-
-    /// Prepares for more output than a pipe usually holds.
-    pub fn expect_flood(&mut self) {
-        self.flooded = true;
-        self.buffer.resize(FLOOD_READ_SIZE, 0);
     }
 
     /// Number of bytes that are not in the log.
@@ -99,90 +85,48 @@ impl LogWriter {
     /// Reads what `from` has, at most `max` bytes. Never blocks, and reads the bytes even if the disk refuses them,
     /// so that the child is never held up.
     pub fn take(&mut self, from: BorrowedFd<'_>, stream: Stream, max: usize) -> OutputRead {
-        // A command that writes nothing leaves no log.
-        if self.current.is_none()
-            && stream != Stream::Pty
-            && let Some(taken) = nothing_yet(from)
-        {
-            return taken;
-        }
-        let room = match self.room() {
-            Ok(room) => room.min(max as u64) as usize,
-            Err(_) => return self.discard(from, max),
-        };
-        let taken = if self.splices && !self.flooded && stream != Stream::Pty {
-            self.splice(from, room)
-        } else {
-            self.copy(from, room)
-        };
-        match taken {
-            Ok(0) => OutputRead::Closed,
-            Ok(count) => {
-                crash_point("io.mid");
-                self.add_to_index(count as u64, stream);
-                OutputRead::Bytes(count as u64)
-            }
-            Err(ReadFault::Input(Errno::AGAIN | Errno::INTR)) => OutputRead::Nothing,
-            // Reading a terminal that no process has open fails with EIO.
-            Err(ReadFault::Input(_)) => OutputRead::Closed,
-            Err(ReadFault::Disk { read: 0, .. }) => self.discard(from, max),
-            Err(ReadFault::Disk { read, kept }) => {
-                if kept > 0 {
-                    self.add_to_index(kept as u64, stream);
-                }
-                self.count_dropped((read - kept) as u64);
-                OutputRead::Bytes(read as u64)
-            }
-        }
-    }
-
-    fn splice(&mut self, from: BorrowedFd<'_>, room: usize) -> Result<usize, ReadFault> {
-        let Some(segment) = &self.current else {
-            return Err(ReadFault::NOTHING_READ);
-        };
-        let mut at = self.end - segment.base;
-        let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
-        match rustix::pipe::splice(from, None, &segment.data, Some(&mut at), room, flags) {
-            Ok(count) => Ok(count),
-            Err(Errno::AGAIN) => Err(ReadFault::Input(Errno::AGAIN)),
-            Err(Errno::INTR) => Err(ReadFault::Input(Errno::INTR)),
-            Err(Errno::INVAL) => {
-                self.splices = false;
-                self.copy(from, room)
-            }
-            Err(_) => Err(ReadFault::NOTHING_READ),
-        }
-    }
-
-    fn copy(&mut self, from: BorrowedFd<'_>, room: usize) -> Result<usize, ReadFault> {
-        let Some(segment) = &self.current else {
-            return Err(ReadFault::NOTHING_READ);
-        };
-        if self.buffer.is_empty() {
-            self.buffer.resize(READ_SIZE, 0);
-        }
-        let room = room.min(self.buffer.len());
-        let read = rustix::io::read(from, &mut self.buffer[..room]).map_err(ReadFault::Input)?;
-        let at = self.end - segment.base;
-        write_all(segment.data.as_fd(), &self.buffer[..read], at)
-            .map_err(|(_, kept)| ReadFault::Disk { read, kept })?;
-        Ok(read)
-    }
-
-    /// Reads and drops bytes, because the child must not block when the disk is full or fails.
-    fn discard(&mut self, from: BorrowedFd<'_>, max: usize) -> OutputRead {
-        if self.buffer.is_empty() {
-            self.buffer.resize(READ_SIZE, 0);
-        }
-        let max = max.min(self.buffer.len());
-        match rustix::io::read(from, &mut self.buffer[..max]) {
-            Ok(0) => OutputRead::Closed,
-            Ok(count) => {
-                self.count_dropped(count as u64);
-                OutputRead::Bytes(count as u64)
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.reserve_exact(READ_SIZE);
+        let room = &mut buffer.spare_capacity_mut()[..max.min(READ_SIZE)];
+        let taken = match rustix::io::read(from, room) {
+            Ok(([], _)) => OutputRead::Closed,
+            Ok((bytes, _)) => {
+                self.append(bytes, stream);
+                OutputRead::Bytes(bytes.len() as u64)
             }
             Err(Errno::AGAIN | Errno::INTR) => OutputRead::Nothing,
+            // Reading a terminal that no process has open fails with EIO.
             Err(_) => OutputRead::Closed,
+        };
+        self.buffer = buffer;
+        taken
+    }
+
+    /// Writes bytes into segments. Those that the disk refuses are counted as dropped.
+    fn append(&mut self, mut bytes: &[u8], stream: Stream) {
+        while !bytes.is_empty() {
+            let (taken, kept) = self.write(bytes);
+            crash_point("io.mid");
+            if kept > 0 {
+                self.add_to_index(kept as u64, stream);
+            }
+            if kept < taken {
+                self.count_dropped((taken - kept) as u64);
+            }
+            bytes = &bytes[taken..];
+        }
+    }
+
+    /// Writes as many bytes as fit into the segment. Returns their number, and the number of those that the disk took.
+    fn write(&mut self, bytes: &[u8]) -> (usize, usize) {
+        let end = self.end;
+        let Ok(segment) = self.segment() else {
+            return (bytes.len(), 0);
+        };
+        let taken = bytes.len().min(segment.room(end) as usize);
+        match write_all(segment.data.as_fd(), &bytes[..taken], end - segment.base) {
+            Ok(()) => (taken, taken),
+            Err((_, kept)) => (taken, kept),
         }
     }
 
@@ -208,23 +152,21 @@ impl LogWriter {
         }
     }
 
-    /// Makes sure that there is a segment with space left. Returns the number of bytes that fit.
-    fn room(&mut self) -> Result<u64, Errno> {
-        if let Some(segment) = &self.current {
-            let room = segment.room(self.end);
-            if room > 0 {
-                return Ok(room);
-            }
+    /// Segment with space left.
+    fn segment(&mut self) -> Result<&Segment, Errno> {
+        let end = self.end;
+        if (self.current.as_ref()).is_some_and(|segment| segment.room(end) == 0) {
             self.retire();
         }
-        let limit = match self.end {
-            0 => self.quota / 4,
-            _ => self.quota / 16,
-        };
-        let segment = Segment::create(&self.folder, self.end, limit.max(SEGMENT_MIN))?;
-        let room = segment.room(self.end);
-        self.current = Some(segment);
-        Ok(room)
+        if self.current.is_none() {
+            let limit = match end {
+                0 => self.quota / 4,
+                _ => self.quota / 16,
+            };
+            let segment = Segment::create(&self.folder, end, limit.max(SEGMENT_MIN))?;
+            self.current = Some(segment);
+        }
+        self.current.as_ref().ok_or(Errno::BADF)
     }
 
     fn retire(&mut self) {
@@ -248,32 +190,6 @@ impl LogWriter {
             self.dropped += oldest.indexed;
         }
     }
-}
-
-/// State of an empty pipe; `None` if it is not empty.
-fn nothing_yet(from: BorrowedFd<'_>) -> Option<OutputRead> {
-    let mut fds = [PollFd::from_borrowed_fd(from, PollFlags::IN)];
-    rustix::event::poll(&mut fds, Some(&Timespec::default())).ok()?;
-    let seen = fds[0].revents();
-    if seen.contains(PollFlags::IN) {
-        None
-    } else if seen.contains(PollFlags::HUP) {
-        Some(OutputRead::Closed)
-    } else {
-        Some(OutputRead::Nothing)
-    }
-}
-
-enum ReadFault {
-    /// Reading from the stream failed.
-    Input(Errno),
-    /// The disk did not take all bytes: `read` bytes were taken from the stream, `kept` of them are on the disk.
-    Disk { read: usize, kept: usize },
-}
-
-impl ReadFault {
-    /// The disk failed before anything was read from the stream.
-    const NOTHING_READ: Self = ReadFault::Disk { read: 0, kept: 0 };
 }
 
 impl Segment {
