@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::time::Duration;
 
 use abide_core::time::{Boot, Mono, Now, Wall};
@@ -62,7 +61,6 @@ impl Clock for SystemClock {
 
     fn alarm(&self) -> io::Result<Box<dyn Alarm>> {
         Ok(Box::new(SystemAlarm {
-            mono: MonotonicTimer::new(),
             boot: TimerFd::at_boot_time()?,
             clock_set: TimerFd::on_clock_set().ok(),
         }))
@@ -71,7 +69,6 @@ impl Clock for SystemClock {
 
 /// Alarm on the clocks of the system.
 struct SystemAlarm {
-    mono: MonotonicTimer,
     boot: TimerFd,
     clock_set: Option<TimerFd>,
 }
@@ -79,10 +76,10 @@ struct SystemAlarm {
 impl Alarm for SystemAlarm {
     fn wait(&mut self, mono: Option<Mono>, boot: Option<Boot>) -> BoxFuture<'_, AlarmCause> {
         Box::pin(async move {
-            let clock_set = self.clock_set.as_mut().map(TimerFd::clock_set);
+            let clock_set = self.clock_set.as_ref().map(TimerFd::clock_set);
             tokio::select! {
                 biased;
-                () = self.mono.until(&SystemClock, mono) => AlarmCause::Time,
+                () = sleep_until(&SystemClock, mono) => AlarmCause::Time,
                 () = self.boot.until(boot) => AlarmCause::Time,
                 Some(()) = OptionFuture::from(clock_set) => AlarmCause::ClockSet,
             }
@@ -101,61 +98,23 @@ fn millis(clock: ClockId) -> u64 {
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
-/// Waits until the monotonic clock shows `until`. The timers of the runtime use the same clock.
+/// Waits until the monotonic clock shows `until`; for ever without one. The timers of the runtime use the same clock.
 pub async fn sleep_until(clock: &dyn Clock, until: Option<Mono>) {
-    MonotonicTimer::new().until(clock, until).await;
-}
-
-/// Timer on the monotonic clock whose target changes often.
-pub struct MonotonicTimer {
-    sleep: Pin<Box<tokio::time::Sleep>>,
-    armed: Option<Mono>,
-}
-
-impl MonotonicTimer {
-    /// Timer that is not armed.
-    pub fn new() -> Self {
-        MonotonicTimer {
-            sleep: Box::pin(sleep_for(Duration::ZERO)),
-            armed: None,
-        }
-    }
-
-    /// Waits until the clock shows `until`, or less: a timer that is armed for an earlier time is left as it is,
-    /// because arming one costs more than a needless wake-up. Can be cancelled and called again.
-    pub async fn until(&mut self, clock: &dyn Clock, until: Option<Mono>) {
-        let Some(until) = until else {
-            return std::future::pending().await;
-        };
-        if self.armed.is_none_or(|armed| armed > until) {
-            let left = until.since(clock.now().mono);
-            // One millisecond more, because readings are rounded down and a timer must never fire early.
-            self.sleep = Box::pin(sleep_for(Duration::from_millis(left.0 + 1)));
-            self.armed = Some(until);
-        }
-        self.sleep.as_mut().await;
-        self.armed = None;
-    }
-}
-
-impl Default for MonotonicTimer {
-    fn default() -> Self {
-        MonotonicTimer::new()
-    }
+    let Some(until) = until else {
+        return std::future::pending().await;
+    };
+    let left = until.since(clock.now().mono);
+    // One millisecond more, because readings are rounded down and a timer must never fire early.
+    pause(Duration::from_millis(left.0 + 1)).await;
 }
 
 /// Waits for a span of time; for back-off and for settling, never to let something happen.
 pub async fn pause(span: Duration) {
-    sleep_for(span).await;
-}
-
-/// Sleep of the runtime; no other function calls it.
-fn sleep_for(span: Duration) -> tokio::time::Sleep {
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that waits for time"
     )]
-    tokio::time::sleep(span)
+    tokio::time::sleep(span).await;
 }
 
 /// Id of the current boot of the machine.
@@ -167,7 +126,6 @@ pub fn boot_id() -> u128 {
 /// when the wall clock is set.
 pub struct TimerFd {
     fd: AsyncFd<OwnedFd>,
-    armed: Option<Boot>,
 }
 
 impl TimerFd {
@@ -186,23 +144,22 @@ impl TimerFd {
     fn new(clock: TimerfdClockId) -> io::Result<Self> {
         let fd = timerfd_create(clock, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         let fd = async_fd::register(fd, Interest::READABLE)?;
-        Ok(TimerFd { fd, armed: None })
+        Ok(TimerFd { fd })
     }
 
     /// Waits until boot time shows `at`. Can be cancelled and called again.
-    pub async fn until(&mut self, at: Option<Boot>) {
+    pub async fn until(&self, at: Option<Boot>) {
         let Some(at) = at else {
             return std::future::pending().await;
         };
-        if self.armed != Some(at) && self.set(at.0, TimerfdTimerFlags::ABSTIME).is_ok() {
-            self.armed = Some(at);
+        if let Err(fault) = self.set(at.0, TimerfdTimerFlags::ABSTIME) {
+            tracing::error!("cannot set a timer: {fault}");
         }
         self.fired().await;
-        self.armed = None;
     }
 
     /// Waits until the wall clock is set.
-    pub async fn clock_set(&mut self) {
+    pub async fn clock_set(&self) {
         self.fired().await;
         let _ = self.arm_for_clock_set();
     }

@@ -106,7 +106,7 @@ impl Runner {
 
     /// Runs until the daemon drops its handle, or has left.
     pub async fn run(mut self) {
-        let Ok(mut alarm) = TimerFd::at_boot_time() else {
+        let Ok(alarm) = TimerFd::at_boot_time() else {
             let why = "the system refused a timer for the membership of the fleet";
             return self.publish(|state| state.trouble = Some(why.into()));
         };

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, watch};
 
 use super::frame::{Broken, End, Frame, Kind, MAX_PAYLOAD, RESET_NUMBER, WINDOW};
-use crate::clock::{MonotonicTimer, SystemClock};
+use crate::clock::{SystemClock, sleep_until};
 use crate::entropy;
 
 /// Bytes that the user of a stream and the task of the link may be apart.
@@ -330,7 +330,6 @@ async fn carry_until(
 ) -> Ended {
     let mut buffer = vec![0; MAX_PAYLOAD];
     let (mut ours_ended, mut theirs_ended) = (false, false);
-    let mut timer = MonotonicTimer::new();
     loop {
         if pump.end.must_acknowledge()
             && let Err(ended) = pump.send(Kind::Ack, Bytes::new()).await
@@ -379,7 +378,7 @@ async fn carry_until(
                 }
                 Ok(length) => pump.send_bytes(&buffer[..length]).await,
             },
-            () = timer.until(&SystemClock, wake_at) => match SystemClock.mono() {
+            () = sleep_until(&SystemClock, wake_at) => match SystemClock.mono() {
                 now if ping_at.is_some_and(|at| now >= at) => {
                     pump.silence.pinged(now);
                     pump.send(Kind::Ping, Bytes::new()).await
