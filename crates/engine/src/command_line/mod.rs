@@ -20,7 +20,6 @@ mod word;
 mod wrapper;
 mod written;
 
-use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use abide_core::policy::{CommandLine, Folder, Parsed, SimpleCommand, Word};
@@ -248,18 +247,6 @@ enum Input {
     Unknown,
 }
 
-thread_local! {
-    /// Parser of this thread: to make one takes longer than to parse a short text.
-    static PARSER: RefCell<Parser> = RefCell::new(new_parser());
-}
-
-/// Parser for shell text. A parser without a language parses nothing, so every text is unparsed.
-fn new_parser() -> Parser {
-    let mut parser = Parser::new();
-    let _ = parser.set_language(&tree_sitter_bash::LANGUAGE.into());
-    parser
-}
-
 fn tree(text: &str) -> Result<Tree, Unparsed> {
     if text.len() > MAX_BYTES {
         return Err(TOO_LONG);
@@ -267,12 +254,9 @@ fn tree(text: &str) -> Result<Tree, Unparsed> {
     if text.contains('\0') {
         return Err(HAS_NUL);
     }
-    PARSER.with_borrow_mut(|parser| tree_by(parser, text))
-}
-
-fn tree_by(parser: &mut Parser, text: &str) -> Result<Tree, Unparsed> {
-    // Without an effect if the last text was parsed to its end.
-    parser.reset();
+    let mut parser = Parser::new();
+    // A parser without a language parses nothing, so every text is unparsed.
+    let _ = parser.set_language(&tree_sitter_bash::LANGUAGE.into());
     let mut rounds = 0;
     let mut count = |_: &tree_sitter::ParseState| {
         rounds += 1;
