@@ -127,21 +127,8 @@ fn anchor(db: &dyn Query) -> Result<Option<Anchor>, StoreFault> {
     })
 }
 
-/// Cache of the last name: neighbouring rows mostly have the same agent and conversation, and share one allocation.
-#[derive(Default)]
-struct NameCache(Option<Arc<str>>);
-
-impl NameCache {
-    fn of(&mut self, name: &str) -> Arc<str> {
-        match &self.0 {
-            Some(last) if **last == *name => last.clone(),
-            _ => self.0.insert(name.into()).clone(),
-        }
-    }
-
-    fn conversation(&mut self, name: Option<&str>) -> Option<Conversation> {
-        name.map(|name| Conversation(self.of(name)))
-    }
+fn conversation(row: &dyn Columns, at: usize) -> Result<Option<Conversation>, StoreFault> {
+    Ok(row.text(at)?.map(|name| Conversation(name.into())))
 }
 
 fn key(row: &dyn Columns, at: usize) -> Result<Option<Key>, StoreFault> {
@@ -167,7 +154,6 @@ fn timers_by(
     most: usize,
 ) -> Result<(Vec<timer::StoredTimer>, Conditions), StoreFault> {
     let mut timers: Vec<timer::StoredTimer> = Vec::new();
-    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let mut conditions = Conditions::new();
     let sql = format!(
         "SELECT number, agent, kind, total_ms, background, due_ms, pause_until_ms, remaining_ms, \
@@ -183,8 +169,8 @@ fn timers_by(
             },
         };
         let number = row.u64(0)?;
-        let agent = Agent(names.of(row.str(1)?));
-        let conversation = conversations.conversation(row.text(12)?);
+        let agent = Agent(row.str(1)?.into());
+        let conversation = conversation(row, 12)?;
         let condition = row.text(10)?;
         if let Some(condition) = condition {
             let until = Until {
@@ -231,7 +217,6 @@ pub(super) fn ended(
     id_permutation: IdPermutation,
     scope: RowScope,
 ) -> Result<Vec<(Timer, Option<Key>)>, StoreFault> {
-    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let sql = format!(
         "SELECT number, agent, kind, total_ms, remaining_ms, checked_ms, condition, \
          completed_by, late_ms, key, conversation, background FROM timer \
@@ -251,8 +236,8 @@ pub(super) fn ended(
         let timer = Timer {
             id: TimerId::from_bits(id_permutation.to_bits(number)),
             number,
-            agent: Agent(names.of(row.str(1)?)),
-            conversation: conversations.conversation(row.text(10)?),
+            agent: Agent(row.str(1)?.into()),
+            conversation: conversation(row, 10)?,
             wakes: kind == Kind::Mission || row.flag(11)?,
             kind,
             status: by.map_or(Status::Stopped, |by| Status::Completed { by, late }),
@@ -303,16 +288,15 @@ fn read_messages(
     sql: &str,
     params: &[Value],
 ) -> Result<Vec<message::StoredMessage>, StoreFault> {
-    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let rows = db.rows(sql, params, |row| {
         let Some(about) = subject(row.str(2)?) else {
             return Ok(None);
         };
         Ok(Some(message::StoredMessage {
             number: row.u64(0)?,
-            agent: Agent(names.of(row.str(1)?)),
+            agent: Agent(row.str(1)?.into()),
             about,
-            conversation: conversations.conversation(row.text(4)?),
+            conversation: conversation(row, 4)?,
             made: Wall(row.u64(5)?),
             delivery_begun: row.opt_u64(3)?.is_some(),
         }))
