@@ -2,19 +2,10 @@
 
 use std::io;
 
-use abide_output::lines::ResumeState;
 use abide_output::lines::{Chunk, LineReader, MAX_LINE_BYTES, Stream};
-pub use abide_output::lines::{Cursor, MAX_PAGE_BYTES, Page, PartialLine};
+pub use abide_output::lines::{Cursor, MAX_PAGE_BYTES, Page, PartialLine, ResumeState};
 
-use abide_session::log::{self, Log, Piece, Pieces};
-
-/// State of a reader between two pages: partial lines, and the log at the offset where the next page is expected to
-/// begin.
-#[derive(Default)]
-pub struct ReadState {
-    partial: ResumeState,
-    pieces: Option<Pieces>,
-}
+use abide_session::log::{self, Log, Piece};
 
 /// Reads up to `max_lines` lines from a cursor on, in the log of a session that has written at least `known`
 /// bytes. Bytes before `known` that are not in the log are reported as missing.
@@ -24,16 +15,13 @@ pub fn read(
     from: Cursor,
     max_lines: usize,
     partial: PartialLine,
-    state: &mut ReadState,
+    state: &mut ResumeState,
 ) -> io::Result<Page> {
-    let mut reader = match state.partial.reader(from, max_lines) {
+    let mut reader = match state.reader(from, max_lines) {
         Some(reader) => reader,
         None => restored(log, from, max_lines)?,
     };
-    let continued = state.pieces.take();
-    let pieces = continued.filter(|pieces| pieces.at() == from.offset());
-    let pieces = pieces.unwrap_or_else(|| log.pieces(from.offset(), None));
-    let mut pieces = pieces.up_to(known);
+    let mut pieces = log.pieces(from.offset(), None).up_to(known);
     while !reader.is_full()
         && let Some(piece) = pieces.next_within(usize::MAX)?
     {
@@ -42,11 +30,7 @@ pub fn read(
     let (page, next) = reader.finish(partial);
     // A page with partial lines does not advance the state: the next page continues where this one began.
     if partial == PartialLine::Hold {
-        pieces.open_segment()?;
-        *state = ReadState {
-            partial: next,
-            pieces: Some(pieces),
-        };
+        *state = next;
     }
     Ok(page)
 }
@@ -161,7 +145,7 @@ mod tests {
         append(&mut writer, Stderr, "one\n");
         let log = Log::open(folder.path());
         let hold = PartialLine::Hold;
-        let mut state = ReadState::default();
+        let mut state = ResumeState::default();
         let first = read(&log, 10, Cursor::default(), 10, hold, &mut state).unwrap();
         assert_eq!(first.lines, ["[stderr] one"]);
         // The log has other bytes at the beginning of the line.
@@ -174,7 +158,7 @@ mod tests {
             let rest = read(&log, known, first.cursor, 10, partial, &mut state).unwrap();
             assert_eq!(rest.lines, ["[stdout] begun ended"]);
         }
-        let mut none = ReadState::default();
+        let mut none = ResumeState::default();
         let reread = read(&log, known, first.cursor, 10, hold, &mut none).unwrap();
         assert_eq!(reread.lines, ["[stdout] other ended"]);
     }
@@ -184,7 +168,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = writer(folder.path());
         let log = Log::open(folder.path());
-        let (mut state, mut cursor) = (ReadState::default(), Cursor::default());
+        let (mut state, mut cursor) = (ResumeState::default(), Cursor::default());
         let mut next = |expected: &[String]| {
             let known = log.end().unwrap();
             let page = read(&log, known, cursor, 10, PartialLine::Hold, &mut state).unwrap();
@@ -219,7 +203,7 @@ mod tests {
         assert_eq!(from_start(20).to_string(), "20O19");
         let known = log.end().unwrap();
         let rest = |from| {
-            let mut state = ReadState::default();
+            let mut state = ResumeState::default();
             read(&log, known, from, 10, PartialLine::Emit, &mut state)
                 .unwrap()
                 .lines
@@ -242,7 +226,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = written(folder.path(), &[(Stdout, "one\n")]);
         let hold = PartialLine::Hold;
-        let mut state = ReadState::default();
+        let mut state = ResumeState::default();
         let page = read(&log, 10, Cursor::default(), 10, hold, &mut state).unwrap();
         let missing = "[… 6 bytes are missing from the log …]";
         assert_eq!(page.lines, ["[stdout] one", missing]);
@@ -258,7 +242,7 @@ mod tests {
             (4, vec!["[… 4 bytes are missing from the log …]"]),
         ] {
             let log = Log::open(folder.path());
-            let mut state = ReadState::default();
+            let mut state = ResumeState::default();
             let from = Cursor::default();
             let page = read(&log, known, from, 10, PartialLine::Emit, &mut state);
             assert_eq!(page.unwrap().lines, expected);

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use abide_core::SessionId;
-use abide_session::log::{CHUNK_LIMIT, Log, Next};
+use abide_session::log::{CHUNK_LIMIT, Log, Piece};
 use memchr::{memchr_iter, memrchr};
 
 /// Bytes between two marks, at first.
@@ -75,11 +75,10 @@ impl LineIndex {
             *self = LineIndex::new(dropped);
         }
         let mut pieces = log.pieces(self.at, None);
-        let mut bytes = Vec::new();
-        while let Some(next) = pieces.next_into(CHUNK_LIMIT, &mut bytes)? {
-            match next {
-                Next::Gap { from, .. } => self.gap(from),
-                Next::Bytes { offset, .. } => self.count(offset, &bytes),
+        while let Some(piece) = pieces.next_within(usize::MAX)? {
+            match piece {
+                Piece::Gap { from, .. } => self.gap(from),
+                Piece::Chunk(chunk) => self.count(chunk.offset, &chunk.bytes),
             }
             self.at = pieces.at();
         }

@@ -19,7 +19,7 @@ use super::requester::Requester;
 use super::{State, pagination};
 use abide_engine::clock::SystemClock;
 use abide_engine::search::{self, Pattern};
-use abide_session::log::{CHUNK_LIMIT, Log, Next, Stream};
+use abide_session::log::{Log, Piece, Stream};
 
 /// Longest line that is sent whole, in bytes. Of a longer one half as much of its begin and of its end is sent.
 const LINE_LIMIT: usize = 16 << 10;
@@ -203,13 +203,12 @@ fn read_lines(log: &Log, index: &LineIndex, from: u64, limit: usize) -> io::Resu
     let mark = index.mark_before(from);
     let mut lines = LineReader::new(mark.line, from, limit);
     let mut pieces = log.pieces(mark.offset, None);
-    let mut bytes = Vec::new();
     while !lines.is_full()
-        && let Some(next) = pieces.next_into(CHUNK_LIMIT, &mut bytes)?
+        && let Some(piece) = pieces.next_within(usize::MAX)?
     {
-        match next {
-            Next::Gap { from, to } => lines.gap(to - from),
-            Next::Bytes { entry, .. } => lines.feed(&bytes, entry.at_wall_ms, entry.stream),
+        match piece {
+            Piece::Gap { from, to } => lines.gap(to - from),
+            Piece::Chunk(chunk) => lines.feed(&chunk.bytes, chunk.at_wall_ms, chunk.stream),
         }
     }
     Ok(lines.finish())

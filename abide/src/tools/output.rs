@@ -12,15 +12,12 @@ use abide_engine::clock::SystemClock;
 use abide_output::digest::{Digest, Digested, Gap, Limits};
 use abide_output::mask::Mask;
 use abide_session::accelerator::Accelerator;
-use abide_session::log::{Log, Next, Stream};
+use abide_session::log::{Log, Piece, Stream};
 
 use crate::unread_lines::{self, Cursor};
 
 /// Largest log, in bytes, that is read on the calling thread; larger ones are read on a blocking thread.
 const READ_ON_THE_SPOT: u64 = 64 << 10;
-/// Bytes of a log that are read at once: large enough to make few system calls, small enough to stay in the
-/// CPU cache until the digest has processed them.
-const READ_AT_ONCE: usize = 256 << 10;
 /// Time limit for digesting the output of a command that hit its deadline, so that the answer is not late.
 /// Beyond it only the last [`TAIL_BYTES`] bytes are read; the bytes between are counted, not read.
 const DIGEST_TIME: Millis = Millis(10);
@@ -334,13 +331,13 @@ impl Reading {
     fn lines_before(&self) -> u64 {
         let to = self.from.offset();
         let mut pieces = self.log.pieces(0, None);
-        let (mut lines, mut bytes) = (0, Vec::new());
+        let mut lines = 0;
         while pieces.at() < to
-            && let Ok(Some(next)) = pieces.next_into(READ_AT_ONCE, &mut bytes)
+            && let Ok(Some(piece)) = pieces.next_within(usize::MAX)
         {
-            if let Next::Bytes { offset, .. } = next {
-                let most = usize::try_from(to.saturating_sub(offset)).unwrap_or(usize::MAX);
-                let before = &bytes[..bytes.len().min(most)];
+            if let Piece::Chunk(chunk) = piece {
+                let most = usize::try_from(to.saturating_sub(chunk.offset)).unwrap_or(usize::MAX);
+                let before = &chunk.bytes[..chunk.bytes.len().min(most)];
                 lines += memchr::memchr_iter(b'\n', before).count() as u64;
             }
         }
@@ -357,23 +354,22 @@ impl Reading {
         until: Option<Mono>,
     ) -> u64 {
         let mut pieces = self.log.pieces(part.start, only).up_to(part.end);
-        let mut bytes = Vec::new();
         loop {
-            let next = match pieces.next_into(READ_AT_ONCE, &mut bytes) {
-                Ok(Some(next)) => next,
+            let piece = match pieces.next_within(usize::MAX) {
+                Ok(Some(piece)) => piece,
                 Ok(None) => return part.end,
                 Err(fault) => {
                     digests.fault = Some(fault);
                     return pieces.at().min(part.end);
                 }
             };
-            match next {
-                Next::Bytes { offset, .. } if offset >= part.end => return part.end,
-                Next::Bytes { offset, entry } => {
-                    let most = usize::try_from(part.end - offset).unwrap_or(usize::MAX);
-                    digests.push(entry.stream, &bytes[..bytes.len().min(most)]);
+            match piece {
+                Piece::Chunk(chunk) if chunk.offset >= part.end => return part.end,
+                Piece::Chunk(chunk) => {
+                    let most = usize::try_from(part.end - chunk.offset).unwrap_or(usize::MAX);
+                    digests.push(chunk.stream, &chunk.bytes[..chunk.bytes.len().min(most)]);
                 }
-                Next::Gap { from, to } => digests.gap(Gap::Dropped(to - from)),
+                Piece::Gap { from, to } => digests.gap(Gap::Dropped(to - from)),
             }
             if until.is_some_and(|until| SystemClock.mono() > until) {
                 return pieces.at().min(part.end);

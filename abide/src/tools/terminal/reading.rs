@@ -16,7 +16,7 @@ use abide_session::log::{Log, Piece};
 
 use super::tail::{Found, Tail, TailLimits};
 use crate::tools::report;
-use crate::unread_lines::{self, Cursor, MAX_PAGE_BYTES, Page, PartialLine, ReadState};
+use crate::unread_lines::{self, Cursor, MAX_PAGE_BYTES, Page, PartialLine, ResumeState};
 
 /// Lines read at once while searching for a pattern.
 const STRIDE: usize = 1_000;
@@ -42,7 +42,7 @@ pub(super) struct Reading {
     /// Offset up to which the log is known to be written.
     known: Option<u64>,
     /// Partial lines at the end of the last page.
-    begun: ReadState,
+    begun: ResumeState,
     follower: Option<Follower>,
     /// The command has ended, or the log contains everything that the session will ever write.
     pub ended: bool,
@@ -79,7 +79,7 @@ impl Reading {
                 .flatten()
                 .map(|meta| meta.launch.log_quota),
             known: None,
-            begun: ReadState::default(),
+            begun: ResumeState::default(),
             ended: follower.is_none() && !view.is_running(),
             follower,
             left: !view.is_running(),
@@ -103,8 +103,7 @@ impl Reading {
         let Some(before) = cursor.offset().checked_sub(1) else {
             return Ok(false);
         };
-        let page = self.log.read(before, 1)?;
-        let is_in_line = match page.pieces.first() {
+        let is_in_line = match self.log.pieces(before, None).next_within(1)? {
             Some(Piece::Chunk(chunk)) => !chunk.bytes.starts_with(b"\n"),
             Some(Piece::Gap { .. }) | None => false,
         };
@@ -185,12 +184,12 @@ impl Reading {
 
     /// Returns whether the first output looks like that of a full-screen program.
     pub fn has_full_screen_program(&self) -> bool {
-        let mut pieces = self.log.pieces(0, None);
-        let mut bytes = Vec::new();
-        let read = pieces.next_into(FIRST_OUTPUT, &mut bytes);
-        let has = |sequence: &&[u8]| memchr::memmem::find(&bytes, sequence).is_some();
-        read.is_ok_and(|next| next.is_some())
-            && (ALTERNATE_SCREEN.iter().any(has) || WHOLE_SCREEN.iter().all(has))
+        let first = self.log.pieces(0, None).next_within(FIRST_OUTPUT);
+        let Ok(Some(Piece::Chunk(chunk))) = first else {
+            return false;
+        };
+        let has = |sequence: &&[u8]| memchr::memmem::find(&chunk.bytes, sequence).is_some();
+        ALTERNATE_SCREEN.iter().any(has) || WHOLE_SCREEN.iter().all(has)
     }
 
     /// Carries out a rule until it answers, or until there are more than `seen` bytes.
@@ -403,7 +402,7 @@ mod tests {
             lossy: false,
             quota: None,
             known: Some(5),
-            begun: ReadState::default(),
+            begun: ResumeState::default(),
             follower: None,
             ended: false,
             left: false,

@@ -11,7 +11,7 @@ mod reader;
 pub mod tail;
 mod writer;
 
-pub use reader::{CHUNK_LIMIT, Chunk, Log, Next, Page, Piece, Pieces};
+pub use reader::{CHUNK_LIMIT, Chunk, Log, Piece, Pieces};
 pub use writer::{LogWriter, OutputRead, READ_SIZE};
 
 /// Source of a chunk of output.

@@ -48,34 +48,6 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
 }
 
-/// The next part of a log, without its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Output, from one index entry.
-    Bytes {
-        /// Logical offset of the first byte.
-        offset: u64,
-        /// The index entry.
-        entry: IndexEntry,
-    },
-    /// Bytes that were written but are not in the log.
-    Gap {
-        /// Offset of the first missing byte.
-        from: u64,
-        /// Offset after the last missing byte.
-        to: u64,
-    },
-}
-
-/// Pieces of a log and the offset at which the next read continues.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// Pieces in the order of their offsets.
-    pub pieces: Vec<Piece>,
-    /// Offset after the last piece.
-    pub next: u64,
-}
-
 impl Log {
     /// Opens the log of the session in this directory. There may be no output yet.
     pub fn open(session_folder: &Path) -> Self {
@@ -147,25 +119,6 @@ impl Log {
             all.at = entry.end();
         }
         Ok(gaps)
-    }
-
-    /// Reads about `max` bytes from `from` on: the last chunk is the one that reaches `max`.
-    pub fn read(&self, from: u64, max: usize) -> io::Result<Page> {
-        let mut pieces = Vec::new();
-        let mut all = self.pieces(from, None);
-        let mut left = max;
-        while left > 0
-            && let Some(piece) = all.next_within(left)?
-        {
-            if let Piece::Chunk(chunk) = &piece {
-                left -= chunk.bytes.len();
-            }
-            pieces.push(piece);
-        }
-        Ok(Page {
-            pieces,
-            next: all.at,
-        })
     }
 
     /// Iterates over everything from `from` on, or only over the output of one stream. After the end, the iterator
@@ -328,18 +281,6 @@ impl Pieces {
         }
     }
 
-    /// Opens the segment of the current offset, so that output that arrives later is read without a search for it.
-    pub fn open_segment(&mut self) -> io::Result<()> {
-        if self.segment.is_none()
-            && let Some(segment) = self.beyond()?
-        {
-            // The entry before the offset may still grow.
-            self.line = segment.line_at(self.at)?.saturating_sub(1);
-            self.segment = Some(segment);
-        }
-        Ok(())
-    }
-
     /// Raises the number of bytes that are known to have been written. Bytes below it that are not in the log are a
     /// gap.
     pub fn raise_written(&mut self, bytes: u64) {
@@ -348,42 +289,15 @@ impl Pieces {
 
     /// Next piece, with at most `max` bytes; `None`: there is nothing more yet.
     pub fn next_within(&mut self, max: usize) -> io::Result<Option<Piece>> {
-        let mut bytes = Vec::new();
-        let next = self.next_into(max.min(CHUNK_LIMIT), &mut bytes)?;
-        Ok(next.map(|next| match next {
-            Next::Gap { from, to } => Piece::Gap { from, to },
-            Next::Bytes { offset, entry } => Piece::Chunk(Chunk {
-                offset,
-                at_wall_ms: entry.at_wall_ms,
-                stream: entry.stream,
-                dropped: entry.dropped,
-                bytes,
-            }),
-        }))
-    }
-
-    /// Reads the next piece into `bytes`, whose allocation is reused.
-    pub fn next_into(&mut self, max: usize, bytes: &mut Vec<u8>) -> io::Result<Option<Next>> {
-        let max = max.max(1) as u64;
+        let max = max.clamp(1, CHUNK_LIMIT) as u64;
         loop {
             let found = self.find()?;
             let offset = self.at;
             let Some(entry) = found else {
-                if offset >= self.written {
-                    return Ok(None);
-                }
-                self.at = self.written;
-                return Ok(Some(Next::Gap {
-                    from: offset,
-                    to: self.at,
-                }));
+                return Ok((offset < self.written).then(|| self.gap(self.written)));
             };
             if entry.offset > offset {
-                self.at = entry.offset.min(self.end);
-                return Ok(Some(Next::Gap {
-                    from: offset,
-                    to: self.at,
-                }));
+                return Ok(Some(self.gap(entry.offset.min(self.end))));
             }
             if self.only.is_some_and(|only| only != entry.stream) {
                 self.at = entry.end();
@@ -392,20 +306,28 @@ impl Pieces {
             let Some(segment) = &self.segment else {
                 return Ok(None);
             };
-            bytes.resize((entry.end() - offset).min(max) as usize, 0);
-            let read = segment.data_at(bytes, offset - segment.base)?;
+            let mut bytes = vec![0; (entry.end() - offset).min(max) as usize];
+            let read = segment.data_at(&mut bytes, offset - segment.base)?;
             if read == 0 {
                 // After a power cut the index may have reached the disk without the bytes.
-                self.at = entry.end();
-                return Ok(Some(Next::Gap {
-                    from: offset,
-                    to: self.at,
-                }));
+                return Ok(Some(self.gap(entry.end())));
             }
             bytes.truncate(read);
             self.at += read as u64;
-            return Ok(Some(Next::Bytes { offset, entry }));
+            return Ok(Some(Piece::Chunk(Chunk {
+                offset,
+                at_wall_ms: entry.at_wall_ms,
+                stream: entry.stream,
+                dropped: entry.dropped,
+                bytes,
+            })));
         }
+    }
+
+    /// Bytes from the current offset on that are missing.
+    fn gap(&mut self, to: u64) -> Piece {
+        let from = std::mem::replace(&mut self.at, to);
+        Piece::Gap { from, to }
     }
 
     /// First entry that has bytes at or beyond the current offset; its segment stays open.
