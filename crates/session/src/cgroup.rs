@@ -221,20 +221,10 @@ fn find_memory(mounts: &str, groups: &str) -> Option<PathBuf> {
 
 /// The value of `oom_kill` in a file of counters.
 pub fn counter(path: &Path) -> Option<u64> {
-    count(&File::open(path).ok()?)
-}
-
-/// The value of `oom_kill` in an open file of counters.
-pub fn count(file: &File) -> Option<u64> {
-    let mut bytes = [0; COUNTERS_SIZE];
-    let len = file.read_at(&mut bytes, 0).ok()?;
-    std::str::from_utf8(&bytes[..len])
-        .ok()?
-        .lines()
-        .find_map(|line| line.strip_prefix("oom_kill "))?
-        .trim()
-        .parse()
-        .ok()
+    let text = std::fs::read_to_string(path).ok()?;
+    let mut lines = text.lines();
+    let kills = lines.find_map(|line| line.strip_prefix("oom_kill "))?;
+    kills.trim().parse().ok()
 }
 
 /// Files of counters are no longer than this.

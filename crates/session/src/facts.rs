@@ -186,7 +186,7 @@ pub fn processes(meta: &Meta) -> Vec<(i32, Stat)> {
         let Some(stat) = proc::stat(pid) else {
             continue;
         };
-        for child in proc::children_of(pid, stat.threads) {
+        for child in proc::children(pid) {
             if !pids.contains(&child) {
                 pids.push(child);
             }
@@ -214,7 +214,7 @@ fn roots(meta: &Meta) -> Vec<i32> {
     // the children of the keeper, provided that its pid still belongs to the keeper.
     let is_keeper = |stat: Stat| stat.start_ticks == meta.keeper.start_ticks;
     if pids.is_empty() && proc::stat(keeper).is_some_and(is_keeper) {
-        return proc::children_of(keeper, 1);
+        return proc::children(keeper);
     }
     pids
 }

@@ -111,14 +111,6 @@ pub fn command_line(pid: i32) -> Option<String> {
     Some(String::from_utf8_lossy(&line).into_owned())
 }
 
-/// Children of a process that has this number of threads: with one thread there is only one list to read.
-pub fn children_of(pid: i32, threads: u32) -> Vec<i32> {
-    match std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
-        Ok(text) if threads == 1 => numbers(&text),
-        Ok(_) | Err(_) => children(pid),
-    }
-}
-
 /// Children of all threads of a process. A child that starts or ends meanwhile may be missed.
 pub fn children(pid: i32) -> Vec<i32> {
     let mut all = Vec::new();

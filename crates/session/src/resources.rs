@@ -1,7 +1,6 @@
 //! Resources of a keeper that are created before there is a command: directory, control socket, signalfd, cgroup.
 
 use std::ffi::CStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -55,7 +54,7 @@ pub struct Resources {
     pub gate_starter: OwnedFd,
     path: PathBuf,
     cgroup_parent: Option<PathBuf>,
-    oom: Option<(PathBuf, File)>,
+    oom_file: Option<PathBuf>,
 }
 
 /// The files of a session, made before it begins.
@@ -153,22 +152,16 @@ impl Resources {
             identity: identity(context),
             path: path.to_owned(),
             cgroup_parent: context.cgroup_parent.clone(),
-            oom: context
-                .oom_file
-                .clone()
-                .and_then(|path| Some((path.clone(), File::open(path).ok()?))),
+            oom_file: context.oom_file.clone(),
         })
     }
 
-    /// Moves to another directory, once the session is over and its record is complete. The socket is
-    /// renamed into it: a new one would be one more file to create and to remove.
+    /// Moves to another directory, once the session is over and its record is complete.
     pub fn renew(&mut self, path: &Path) -> Result<(), Failure> {
         let files = Files::make(path)?;
-        if rustix::fs::renameat(&self.folder, CTL, &files.folder, CTL).is_err() {
-            unlink_ctl(&self.folder);
-            unlink_ctl(&files.folder);
-            self.listener = listen(&files.folder, CTL).map_err(|fault| no_folder(path, &fault))?;
-        }
+        unlink_ctl(&self.folder);
+        unlink_ctl(&files.folder);
+        self.listener = listen(&files.folder, CTL).map_err(|fault| no_folder(path, &fault))?;
         self.folder = Rc::new(files.folder);
         self.record = Rc::new(files.record);
         // Last, because it delays processes that are being started. The cgroup is not reused, because its processes
@@ -191,14 +184,9 @@ impl Resources {
 
     /// Reads the counter of OOM kills.
     pub fn oom_watch(&self) -> OomWatch {
-        OomWatch {
-            file: self.oom.as_ref().map(|(path, _)| path.clone()),
-            before: self
-                .oom
-                .as_ref()
-                .and_then(|(_, file)| cgroup::count(file))
-                .unwrap_or(0),
-        }
+        let file = self.oom_file.clone();
+        let before = file.as_deref().and_then(cgroup::counter).unwrap_or(0);
+        OomWatch { file, before }
     }
 
     /// Reads the pending signals. True if one of them is SIGTERM.

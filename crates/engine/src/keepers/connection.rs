@@ -139,7 +139,7 @@ impl KeeperConnection {
         match self.keeper.load(Ordering::Relaxed).cast_signed() {
             0 => true,
             keeper => {
-                let mut starters = proc::children_of(keeper, 1);
+                let mut starters = proc::children(keeper);
                 starters.push(keeper);
                 let runs = |pid: &i32| proc::stat(*pid).is_some_and(|stat| stat.state == b'R');
                 starters.iter().any(runs)

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{ENTRY_SIZE, IndexEntry, LOG_FOLDER, Stream, data_name, index_name};
+use crate::folder::PLAIN;
 
 /// Maximum size of a chunk.
 pub const CHUNK_LIMIT: usize = 64 << 10;
@@ -155,7 +156,7 @@ impl Log {
 
     /// Opens a segment. `None`: the quota dropped it, it is just being created, or its files are not regular.
     fn segment(&self, base: u64) -> io::Result<Option<Segment>> {
-        let open = |name: String| open_quietly(&self.folder.join(name));
+        let open = |name: String| open_regular(&self.folder.join(name));
         Ok(match (open(data_name(base))?, open(index_name(base))?) {
             (Some(data), Some(index)) => Some(Segment { base, data, index }),
             _ => None,
@@ -163,17 +164,9 @@ impl Log {
     }
 }
 
-/// Opens a file that is read repeatedly while it is written. `O_NOATIME`, because updating the access time would take
-/// longer than the read. `None`: there is no regular file; the call never blocks on another kind.
-fn open_quietly(path: &Path) -> io::Result<Option<File>> {
-    let plain = libc::O_NONBLOCK | libc::O_NOFOLLOW;
-    let open = |flags| File::options().read(true).custom_flags(flags).open(path);
-    let opened = match open(plain | libc::O_NOATIME) {
-        // `O_NOATIME` is only allowed for the owner of the file.
-        Err(fault) if fault.kind() == io::ErrorKind::PermissionDenied => open(plain),
-        other => other,
-    };
-    match opened {
+/// Opens a file of a log. `None`: there is no regular file; the call never blocks on another kind.
+fn open_regular(path: &Path) -> io::Result<Option<File>> {
+    match File::options().read(true).custom_flags(PLAIN).open(path) {
         Ok(file) => Ok(Some(file).filter(is_regular)),
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(fault) if is_link(&fault) => Ok(None),
