@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use aho_corasick::AhoCorasick;
-use regex::{Captures, Regex};
+use regex::Regex;
 
 use crate::secret_fingerprints::{Salt, SecretFingerprints};
 
@@ -77,22 +77,11 @@ impl Mask {
 
     /// Text with its secrets replaced.
     pub fn apply(&self, text: String) -> String {
-        let text = self.without_secrets(text);
-        if !HINTS.is_match(&text) {
-            return text;
+        let secrets = self.secrets_in(&text);
+        match secrets.is_empty() {
+            true => text,
+            false => hidden(&text, 0..text.len(), secrets),
         }
-        let mut text = text;
-        for (format, name) in FORMATS.iter() {
-            if format.is_match(&text) {
-                let hide = |found: &Captures<'_>| {
-                    let lead = found.name("lead").map_or("", |lead| lead.as_str());
-                    let trail = found.name("trail").map_or("", |trail| trail.as_str());
-                    format!("{lead}[masked:{name}]{trail}")
-                };
-                text = format.replace_all(&text, hide).into_owned();
-            }
-        }
-        text
     }
 
     /// Returns whether there are secrets besides tokens of known formats.
@@ -117,6 +106,12 @@ impl Mask {
     /// Part of a text with its secrets replaced. A secret that lies over an end of the part is replaced too, so that
     /// no piece of it is shown. The ends of the part are character boundaries.
     pub fn apply_to_part(&self, text: &str, part: Range<usize>) -> String {
+        hidden(text, part, self.secrets_in(text))
+    }
+
+    /// Byte ranges of all secrets in a text, by their starts, with their names. Of several at a place the first one has the
+    /// name to show: a known secret, or the most specific format.
+    fn secrets_in(&self, text: &str) -> Vec<(Range<usize>, &str)> {
         let mut secrets = self.secrets.find(text);
         if HINTS.is_match(text) {
             for (format, name) in FORMATS.iter() {
@@ -128,42 +123,30 @@ impl Mask {
                 }));
             }
         }
-        // Of several at a place the first is named: a known secret, or the most specific format.
         secrets.sort_by_key(|(place, _)| place.start);
-        let mut hidden = String::new();
-        let mut shown = part.start;
-        for (place, name) in secrets {
-            if place.end <= shown || place.start >= part.end {
-                continue;
-            }
-            // One that overlaps the one before has no name of its own.
-            if place.start >= shown || hidden.is_empty() {
-                hidden.push_str(&text[shown..place.start.max(shown)]);
-                hidden.push_str(&format!("[masked:{name}]"));
-            }
-            shown = place.end;
-        }
-        if shown < part.end {
-            hidden.push_str(&text[shown..part.end]);
-        }
-        hidden
+        secrets
     }
+}
 
-    fn without_secrets(&self, text: String) -> String {
-        let found = self.secrets.find(&text);
-        if found.is_empty() {
-            return text;
+/// Part of a text with these secrets replaced.
+fn hidden(text: &str, part: Range<usize>, secrets: Vec<(Range<usize>, &str)>) -> String {
+    let mut hidden = String::with_capacity(part.len());
+    let mut shown = part.start;
+    for (place, name) in secrets {
+        if place.end <= shown || place.start >= part.end {
+            continue;
         }
-        let mut hidden = String::with_capacity(text.len());
-        let mut shown = 0;
-        for (place, name) in found {
-            hidden.push_str(&text[shown..place.start]);
+        // One that overlaps the one before has no name of its own.
+        if place.start >= shown || hidden.is_empty() {
+            hidden.push_str(&text[shown..place.start.max(shown)]);
             hidden.push_str(&format!("[masked:{name}]"));
-            shown = place.end;
         }
-        hidden.push_str(&text[shown..]);
-        hidden
+        shown = place.end;
     }
+    if shown < part.end {
+        hidden.push_str(&text[shown..part.end]);
+    }
+    hidden
 }
 
 /// Returns whether a variable of this name holds a secret.

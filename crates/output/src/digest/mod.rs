@@ -41,8 +41,6 @@ mod signals;
 mod truncate;
 mod view;
 
-use std::ops::Range;
-
 pub use compose::line_count;
 pub use rendered_rows::rendered_rows;
 
@@ -80,8 +78,6 @@ pub struct Limits {
     pub omitted_hint: String,
     /// Height of the terminal that the program wrote to.
     pub rows: u16,
-    /// Maximum number of bytes of a log that are read; see [`Limits::unread`].
-    pub scan_bytes: Option<u64>,
     /// Number of lines before the stream, of this and of other streams, if it is the rest of an output. Numbers of
     /// lines count them.
     pub lines_before: u64,
@@ -96,20 +92,9 @@ impl Default for Limits {
             raw: false,
             omitted_hint: String::new(),
             rows: DEFAULT_ROWS,
-            scan_bytes: None,
             lines_before: 0,
             repeat_fast_path: true,
         }
-    }
-}
-
-impl Limits {
-    /// Bytes in the middle of a log of this length that the caller skips, because there are more than
-    /// [`Limits::scan_bytes`]. In their place it calls [`Digest::gap`] with [`Gap::Unread`].
-    pub fn unread(&self, bytes_total: u64) -> Option<Range<u64>> {
-        let scan = self.scan_bytes.filter(|scan| *scan < bytes_total)?;
-        let head = scan / 2;
-        Some(head..bytes_total - (scan - head))
     }
 }
 

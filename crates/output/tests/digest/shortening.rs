@@ -322,16 +322,6 @@ fn gaps_are_noted_in_their_place() {
 }
 
 #[test]
-fn middle_of_a_very_long_log_can_be_skipped() {
-    let limits = Limits {
-        scan_bytes: Some(1_000),
-        ..limits(10_000)
-    };
-    assert_eq!(limits.unread(1_000), None);
-    assert_eq!(limits.unread(5_000), Some(500..4_500));
-}
-
-#[test]
 fn rest_of_an_output_is_numbered_from_its_beginning() {
     let rest = format!("{}error: no space left\n{}", novel(900), novel(900));
     let limits = Limits {
