@@ -3,16 +3,18 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use abide_engine::clock::{Clock, SystemClock};
+use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::config::{Config, HttpListen, Paths};
 use abide_engine::{Handle, Runtime, RuntimeFault, entropy, secret, socket};
 use abide_session::{accelerator, allocator, descriptors, mark, oom, private_file};
 use anyhow::Context as _;
-use tokio::net::TcpListener;
+use rustix::net::sockopt::socket_peercred;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use crate::{daemon_process, fleet, http, lock, mcp};
 
@@ -124,11 +126,11 @@ fn publish_version(paths: &Paths) -> anyhow::Result<()> {
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn listen(path: &Path) -> anyhow::Result<tokio::net::UnixListener> {
+pub fn listen(path: &Path) -> anyhow::Result<UnixListener> {
     let listener =
         socket::listen(path).with_context(|| format!("cannot listen at {}", path.display()))?;
     listener.set_nonblocking(true)?;
-    Ok(tokio::net::UnixListener::from_std(listener)?)
+    Ok(UnixListener::from_std(listener)?)
 }
 
 /// Opens the TCP listener if one is configured. A failure is only logged: the daemon still serves its unix sockets.
@@ -220,8 +222,22 @@ async fn stop_on_signal(handle: Handle) {
     handle.stop().await;
 }
 
-/// True if the peer has the same user id as this daemon.
-pub fn is_owner(stream: &impl AsFd) -> bool {
-    rustix::net::sockopt::socket_peercred(stream)
-        .is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+/// Pause after a connection that could not be accepted, such as without a free descriptor.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Accepts the next connection of a process with the user id of this daemon.
+pub async fn accept_own(listener: &UnixListener) -> UnixStream {
+    let own = rustix::process::geteuid();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => match socket_peercred(&stream) {
+                Ok(peer) if peer.uid == own => return stream,
+                Ok(_) | Err(_) => {}
+            },
+            Err(fault) => {
+                tracing::warn!("cannot accept a connection: {fault}");
+                pause(ACCEPT_PAUSE).await;
+            }
+        }
+    }
 }

@@ -52,7 +52,6 @@ pub use tcp::serve_tcp;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use abide_core::Wall;
 use axum::body::{Body, Bytes};
@@ -66,16 +65,13 @@ use futures_util::{Stream, StreamExt};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::http::login_store::{LoginId, LoginStore};
-use crate::serve::is_owner;
+use crate::serve::accept_own;
 use abide_engine::Handle;
-use abide_engine::clock::pause;
 use abide_engine::config::Paths;
 use abide_engine::peer::Peer;
 
 /// Largest request body that is buffered, in bytes.
 const BODY_LIMIT: usize = 8 << 20;
-/// Pause after a failed `accept`, for example when no file descriptors are left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Facts about this daemon.
 #[derive(Clone, Debug)]
@@ -190,20 +186,9 @@ impl Listener for OwnerListener {
     type Addr = Peer;
 
     async fn accept(&mut self) -> (UnixStream, Peer) {
-        loop {
-            let stream = match self.0.accept().await {
-                Ok((stream, _)) => stream,
-                Err(fault) => {
-                    tracing::warn!("cannot accept a connection: {fault}");
-                    pause(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            };
-            if is_owner(&stream) {
-                let peer = Peer::of_socket(&stream);
-                return (stream, peer);
-            }
-        }
+        let stream = accept_own(&self.0).await;
+        let peer = Peer::of_socket(&stream);
+        (stream, peer)
     }
 
     fn local_addr(&self) -> io::Result<Peer> {

@@ -19,8 +19,9 @@ use tokio::sync::Semaphore;
 use super::ConnectedPeer;
 use super::access_check::{AccessCheck, check_access};
 use super::requester::OutsideSessions;
-use super::{ACCEPT_PAUSE, State, mcp, router};
+use super::{State, mcp, router};
 use crate::mcp::{Http, Seal};
+use crate::serve::ACCEPT_PAUSE;
 use abide_engine::clock::pause;
 use abide_engine::peer::Peer;
 

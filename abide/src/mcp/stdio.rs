@@ -25,7 +25,7 @@ use super::outline::{BOM, MessageKind, Outline};
 use super::peer::Sink;
 use super::seal::Seal;
 use super::server::{Origin, Server};
-use crate::serve::is_owner;
+use crate::serve::accept_own;
 use abide_engine::Handle;
 use abide_engine::clock::pause;
 use abide_engine::peer::Peer;
@@ -43,20 +43,12 @@ const INVALID_ID: &str = "the id of a request must be text or a whole number";
 
 /// Limit on fronts connected at once.
 const FRONT_LIMIT: usize = 1_024;
-/// Pause after a failed `accept`.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves every front that connects. `seal` protects the state that clients carry between two rounds of a call.
 pub async fn serve(listener: UnixListener, handle: Handle, seal: Arc<Seal>) {
     let slots = Arc::new(Semaphore::new(FRONT_LIMIT));
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            pause(ACCEPT_PAUSE).await;
-            continue;
-        };
-        if !is_owner(&stream) {
-            continue;
-        }
+        let stream = accept_own(&listener).await;
         let Ok(slot) = slots.clone().try_acquire_owned() else {
             tracing::warn!("{FRONT_LIMIT} fronts are connected already; one more was refused");
             continue;
