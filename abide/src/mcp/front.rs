@@ -98,7 +98,8 @@ impl Front {
             while let Some(piece) = lines.next(!more) {
                 match piece {
                     SplitLine::Line(line) => self.take_client_line(line),
-                    SplitLine::TooLong(outline) => {
+                    SplitLine::TooLong => {
+                        let outline = lines.skip_line(&input)?;
                         self.write_all(&error_line(outline.id.as_deref(), -32600, &too_long()));
                     }
                 }

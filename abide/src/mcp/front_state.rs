@@ -240,7 +240,7 @@ fn cancelled_id(line: &[u8]) -> Option<Vec<u8>> {
     let line = line.strip_prefix(BOM).unwrap_or(line);
     let message: Value = serde_json::from_slice(line).ok()?;
     let id = message.get("params")?.get("requestId")?;
-    normalize_id(serde_json::to_vec(id).ok()?)
+    normalize_id(&id.to_string())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Splitting of a byte stream (pipe or socket) into lines.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use memchr::memchr;
@@ -9,10 +9,12 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::outline::{Outline, Scanner};
+use super::outline::{BOM, Outline};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
+/// Bytes of a line over the limit in which its id is looked for.
+const OUTLINE_BYTES: u64 = 1 << 30;
 
 /// Buffer that splits what is read into lines.
 pub struct LineSplitter {
@@ -22,15 +24,13 @@ pub struct LineSplitter {
     used: usize,
     /// Bytes of `buffer` that have been searched for a newline.
     searched: usize,
-    /// Scanner of a line over the limit whose end has not been seen.
-    skipping: Option<Scanner>,
 }
 
 pub enum SplitLine<'a> {
     /// Line with its newline.
     Line(&'a [u8]),
-    /// Outline of a line over the limit; the line itself was discarded.
-    TooLong(Outline),
+    /// A line over the limit has begun; [`LineSplitter::skip_line`] reads on behind it.
+    TooLong,
 }
 
 impl LineSplitter {
@@ -41,18 +41,12 @@ impl LineSplitter {
             buffer: Vec::with_capacity(READ_BYTES),
             used: 0,
             searched: 0,
-            skipping: None,
         }
     }
 
     /// Changes the limit.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
-    }
-
-    /// True if a line over the limit has begun.
-    pub fn is_skipping(&self) -> bool {
-        self.skipping.is_some()
     }
 
     /// Appends bytes that the caller has read.
@@ -84,32 +78,66 @@ impl LineSplitter {
     /// Next line. At the `end` of input, the remaining bytes count as one.
     pub fn next(&mut self, end: bool) -> Option<SplitLine<'_>> {
         let from = self.used;
-        match memchr(b'\n', &self.buffer[self.searched..]) {
-            Some(at) => self.used = self.searched + at + 1,
-            None if end && (from < self.buffer.len() || self.skipping.is_some()) => {
-                self.buffer.push(b'\n');
-                self.used = self.buffer.len();
-            }
-            None => {
-                self.searched = self.buffer.len();
-                if self.searched - from > self.limit || self.skipping.is_some() {
-                    let scanner = self.skipping.get_or_insert_default();
-                    scanner.feed(&self.buffer[from..]);
-                    self.used = self.searched;
-                }
-                return None;
-            }
+        let found = memchr(b'\n', &self.buffer[self.searched..]);
+        let line_end = found.map_or(self.buffer.len(), |at| self.searched + at + 1);
+        self.searched = line_end;
+        if line_end - from > self.limit {
+            self.searched = from;
+            return Some(SplitLine::TooLong);
         }
-        self.searched = self.used;
-        let line = &self.buffer[from..self.used];
-        match self.skipping.take() {
-            None if line.len() <= self.limit => Some(SplitLine::Line(line)),
-            skipped => {
-                let mut scanner = skipped.unwrap_or_default();
-                scanner.feed(line);
-                Some(SplitLine::TooLong(scanner.finish()))
-            }
+        if found.is_none() && !(end && from < line_end) {
+            return None;
         }
+        if found.is_none() {
+            self.buffer.push(b'\n');
+            self.searched += 1;
+        }
+        self.used = self.searched;
+        Some(SplitLine::Line(&self.buffer[from..self.used]))
+    }
+
+    /// Reads a line over the limit to its end, and keeps its outline only.
+    pub fn skip_line(&mut self, from: &File) -> io::Result<Outline> {
+        if self.buffer[self.used..].starts_with(BOM) {
+            self.used += BOM.len();
+        }
+        let mut line = BufReader::new(LongLine {
+            lines: self,
+            from,
+            has_ended: false,
+        });
+        let outline = Outline::read((&mut line).take(OUTLINE_BYTES));
+        io::copy(&mut line, &mut io::sink())?;
+        Ok(outline)
+    }
+}
+
+/// Reader of one line, up to its newline.
+struct LongLine<'a> {
+    lines: &'a mut LineSplitter,
+    from: &'a File,
+    has_ended: bool,
+}
+
+impl Read for LongLine<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let lines = &mut *self.lines;
+        if !self.has_ended && lines.used == lines.buffer.len() {
+            self.has_ended = !lines.fill(self.from)?;
+        }
+        if self.has_ended {
+            return Ok(0);
+        }
+        let rest = &lines.buffer[lines.used..];
+        let mut part = &rest[..rest.len().min(into.len())];
+        if let Some(at) = memchr(b'\n', part) {
+            part = &part[..=at];
+            self.has_ended = true;
+        }
+        into[..part.len()].copy_from_slice(part);
+        lines.used += part.len();
+        lines.searched = lines.used;
+        Ok(part.len())
     }
 }
 
@@ -139,11 +167,11 @@ mod tests {
         for piece in ["a\nb", "b\n\nc", &format!("\n{long}\nd"), "e"] {
             theirs.write_all(piece.as_bytes()).unwrap();
             assert!(lines.fill(&ours).unwrap());
-            take_all(&mut lines, false, &mut lines_read);
+            take_all(&mut lines, &ours, false, &mut lines_read);
         }
         drop(theirs);
         assert!(!lines.fill(&ours).unwrap());
-        take_all(&mut lines, true, &mut lines_read);
+        take_all(&mut lines, &ours, true, &mut lines_read);
         assert_eq!(
             lines_read,
             ["a\n", "bb\n", "\n", "c\n", "too long: 9", "de\n"]
@@ -151,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn long_line_without_newline_is_reported_at_the_end() {
+    fn long_line_without_newline_is_skipped_at_the_end() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let ours = File::from(OwnedFd::from(ours));
         let mut lines = LineSplitter::new(10);
@@ -159,23 +187,22 @@ mod tests {
         theirs.write_all(br#"{"id":9,"method":"m"}"#).unwrap();
         drop(theirs);
         assert!(lines.fill(&ours).unwrap());
-        take_all(&mut lines, false, &mut lines_read);
-        assert!(lines_read.is_empty() && !lines.fill(&ours).unwrap());
-        take_all(&mut lines, true, &mut lines_read);
+        take_all(&mut lines, &ours, false, &mut lines_read);
         assert_eq!(lines_read, ["too long: 9"]);
+        assert!(!lines.fill(&ours).unwrap() && lines.next(true).is_none());
     }
 
-    fn take_all(lines: &mut LineSplitter, end: bool, lines_read: &mut Vec<String>) {
-        while let Some(piece) = lines.next(end) {
-            lines_read.push(match piece {
-                SplitLine::Line(line) => String::from_utf8_lossy(line).into(),
-                SplitLine::TooLong(outline) => {
-                    format!(
-                        "too long: {}",
-                        String::from_utf8_lossy(&outline.id.unwrap_or_default())
-                    )
+    fn take_all(lines: &mut LineSplitter, from: &File, end: bool, lines_read: &mut Vec<String>) {
+        loop {
+            let line = match lines.next(end) {
+                None => return,
+                Some(SplitLine::Line(line)) => String::from_utf8_lossy(line).into(),
+                Some(SplitLine::TooLong) => {
+                    let id = lines.skip_line(from).unwrap().id.unwrap_or_default();
+                    format!("too long: {}", String::from_utf8_lossy(&id))
                 }
-            });
+            };
+            lines_read.push(line);
         }
     }
 }

@@ -1,18 +1,13 @@
-//! Outline of a JSON-RPC line, found without parsing its content: id, method and kind. Both ends of the
-//! front's socket use this scanner, so both count the same lines as requests.
-//!
-//! The scanner takes bytes in pieces, needs no recursion for nested values, and stores only the few bytes
-//! that it reports. It tolerates invalid JSON: rejecting a line is the decoder's task.
+//! Outline of a JSON-RPC message, found without decoding its params: id, method and kind. Both ends of the front's socket
+//! use it, so both count the same lines as requests. A line may be invalid JSON: rejecting it is the decoder's task.
 
-use memchr::memchr2;
-use serde_json::Number;
+use std::fmt;
+use std::io::Read;
 
-use super::json_line::MESSAGE_LIMIT;
-
-/// Limit on a stored key or method, in bytes; a longer method is truncated.
-const CAPTURE_LIMIT: usize = 512;
-/// Limit on a stored id, in bytes. No message may be longer, so no forwarded message has a longer id.
-const ID_LIMIT: usize = MESSAGE_LIMIT;
+use serde::Deserializer as _;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Deserializer, Value, de};
 
 /// UTF-8 byte order mark, which is allowed before a message.
 pub const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -22,8 +17,10 @@ pub const BOM: &[u8] = b"\xef\xbb\xbf";
 pub struct Outline {
     /// Id as JSON in a normalised spelling (`7`, `"a"`), so that ids can be compared.
     pub id: Option<Vec<u8>>,
+    /// True if there is an id that is neither a string nor a number.
+    pub has_invalid_id: bool,
     /// The method; empty if it is not a string.
-    pub method: Option<Vec<u8>>,
+    pub method: Option<String>,
     /// True if there is a `result` or an `error`.
     pub has_outcome: bool,
 }
@@ -44,9 +41,20 @@ pub enum MessageKind {
 impl Outline {
     /// Outline of a whole line.
     pub fn of(line: &[u8]) -> Self {
-        let mut scanner = Scanner::default();
-        scanner.feed(line);
-        scanner.finish()
+        let line = line.strip_prefix(BOM).unwrap_or(line);
+        Outline::found_by(Deserializer::from_slice(line))
+    }
+
+    /// Outline of a line that is read piece by piece.
+    pub fn read(line: impl Read) -> Self {
+        Outline::found_by(Deserializer::from_reader(line))
+    }
+
+    fn found_by<'de>(mut reader: Deserializer<impl de::Read<'de>>) -> Self {
+        let mut found = Outline::default();
+        // After a syntax error the outline has what was found before.
+        let _ = reader.deserialize_map(OutlineVisitor(&mut found));
+        found
     }
 
     /// Kind of the message.
@@ -64,197 +72,54 @@ impl Outline {
 
     /// True if the message has this method.
     pub fn is(&self, method: &str) -> bool {
-        self.method.as_deref() == Some(method.as_bytes())
+        self.method.as_deref() == Some(method)
     }
 }
 
-/// Incremental scanner of one message.
-#[derive(Debug, Default)]
-pub struct Scanner {
-    depth: u64,
-    position: Position,
-    text: TextState,
-    /// Bytes of the current key, id or method.
-    captured: Vec<u8>,
-    found: Outline,
-}
+/// Reads the fields of an outline, and skips the others.
+struct OutlineVisitor<'a>(&'a mut Outline);
 
-/// Position in the outermost object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Position {
-    #[default]
-    Before,
-    Key,
-    Value(Field),
-    After,
-}
+impl<'de> Visitor<'de> for OutlineVisitor<'_> {
+    type Value = ();
 
-/// Fields that the scanner distinguishes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
-    Id,
-    Method,
-    Outcome,
-    Other,
-}
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message")
+    }
 
-/// Position relative to a string.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum TextState {
-    #[default]
-    Outside,
-    Inside,
-    /// The last byte of the string was a backslash.
-    Escape,
-}
-
-impl Scanner {
-    /// Scans more bytes.
-    pub fn feed(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let used = match self.text {
-                TextState::Outside => self.outside(bytes[0]),
-                TextState::Inside => self.inside(bytes),
-                TextState::Escape => {
-                    self.capture(&bytes[..1]);
-                    self.text = TextState::Inside;
-                    1
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        let mut read = Outline::default();
+        while let Some(name) = fields.next_key::<String>()? {
+            // A value counts if something valid follows it: `1x` is no number.
+            self.0.clone_from(&read);
+            match name.as_str() {
+                "id" => {
+                    let id: Box<RawValue> = fields.next_value()?;
+                    read.id = normalize_id(id.get());
+                    read.has_invalid_id = read.id.is_none();
                 }
-            };
-            bytes = &bytes[used..];
-        }
-    }
-
-    /// Outline of the scanned message.
-    pub fn finish(mut self) -> Outline {
-        self.value_ended();
-        self.found
-    }
-
-    fn inside(&mut self, bytes: &[u8]) -> usize {
-        let Some(at) = memchr2(b'"', b'\\', bytes) else {
-            self.capture(bytes);
-            return bytes.len();
-        };
-        self.capture(&bytes[..=at]);
-        if bytes[at] == b'\\' {
-            self.text = TextState::Escape;
-        } else {
-            self.text = TextState::Outside;
-            if self.depth == 1 && self.position == Position::Key {
-                self.key_ended();
-            }
-        }
-        at + 1
-    }
-
-    /// Scans one byte outside of strings.
-    fn outside(&mut self, byte: u8) -> usize {
-        if self.position == Position::Before && !byte.is_ascii_whitespace() && !BOM.contains(&byte)
-        {
-            // A message is an object; nothing is searched for in other values.
-            self.position = match byte {
-                b'{' => Position::Key,
-                _ => Position::After,
-            };
-        }
-        match byte {
-            b'"' => {
-                self.text = TextState::Inside;
-                self.capture(b"\"");
-            }
-            b'{' | b'[' => self.depth += 1,
-            b'}' | b']' => {
-                if self.depth == 1 {
-                    self.value_ended();
-                    self.position = Position::After;
+                "method" => {
+                    let method: Box<RawValue> = fields.next_value()?;
+                    read.method = Some(serde_json::from_str(method.get()).unwrap_or_default());
                 }
-                self.depth = self.depth.saturating_sub(1);
+                name => {
+                    read.has_outcome |= matches!(name, "result" | "error");
+                    fields.next_value::<IgnoredAny>()?;
+                }
             }
-            b',' if self.depth == 1 && self.position != Position::After => {
-                self.value_ended();
-                self.position = Position::Key;
-            }
-            b' ' | b'\t' | b'\r' | b'\n' | b':' => {}
-            byte if self.position != Position::Key => self.capture(&[byte]),
-            _ => {}
         }
-        1
-    }
-
-    fn key_ended(&mut self) {
-        let field = match self.captured.as_slice() {
-            b"\"id\"" => Field::Id,
-            b"\"method\"" => Field::Method,
-            b"\"result\"" | b"\"error\"" => Field::Outcome,
-            _ => Field::Other,
-        };
-        self.found.has_outcome |= field == Field::Outcome;
-        self.position = Position::Value(field);
-        self.captured.clear();
-    }
-
-    /// Takes the captured value. A nested value is not captured: it is no id, and no method that is known.
-    fn value_ended(&mut self) {
-        let captured = std::mem::take(&mut self.captured);
-        match self.position {
-            Position::Value(Field::Id) => {
-                let whole = captured.len() <= ID_LIMIT;
-                self.found.id = whole.then_some(captured).and_then(normalize_id);
-            }
-            // A method that is too long is unknown, but its request must be answered.
-            Position::Value(Field::Method) if captured.len() > CAPTURE_LIMIT => {
-                self.found.method = Some(captured[1..CAPTURE_LIMIT].to_vec());
-            }
-            Position::Value(Field::Method) => {
-                self.found.method = Some(unquoted(&captured).unwrap_or_default());
-            }
-            Position::Value(Field::Outcome | Field::Other)
-            | Position::Before
-            | Position::Key
-            | Position::After => {}
-        }
-    }
-
-    /// Stores the bytes of a key, an id or a method, up to one byte over the limit.
-    fn capture(&mut self, bytes: &[u8]) {
-        let limit = match self.position {
-            Position::Key | Position::Value(Field::Method) => CAPTURE_LIMIT,
-            Position::Value(Field::Id) => ID_LIMIT,
-            Position::Value(Field::Outcome | Field::Other) | Position::Before | Position::After => {
-                return;
-            }
-        };
-        if self.depth == 1 && self.captured.len() <= limit {
-            let most = bytes.len().min(limit + 1);
-            self.captured.extend_from_slice(&bytes[..most]);
-        }
+        *self.0 = read;
+        Ok(())
     }
 }
 
 /// Id in the spelling of our own encoder. `None`: no valid id.
-pub fn normalize_id(id: Vec<u8>) -> Option<Vec<u8>> {
-    match id.first()? {
-        b'"' if id.contains(&b'\\') => {
-            let text: String = serde_json::from_slice(&id).ok()?;
-            serde_json::to_vec(&text).ok()
-        }
-        // Trailing bytes, or an invalid string, would make the answer invalid JSON.
-        b'"' => serde_json::from_slice::<&str>(&id).is_ok().then_some(id),
-        b'1'..=b'9' if id.iter().all(u8::is_ascii_digit) => Some(id),
-        // An invalid number would do the same.
-        b'-' | b'0'..=b'9' => serde_json::from_slice::<Number>(&id).is_ok().then_some(id),
-        _ => None,
+pub fn normalize_id(id: &str) -> Option<Vec<u8>> {
+    match serde_json::from_str(id).ok()? {
+        Value::String(text) => serde_json::to_vec(&text).ok(),
+        // A number keeps its spelling, because it may be larger than our types.
+        Value::Number(_) => Some(id.into()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
-}
-
-fn unquoted(text: &[u8]) -> Option<Vec<u8>> {
-    if text.contains(&b'\\') {
-        return serde_json::from_slice::<String>(text)
-            .ok()
-            .map(String::into_bytes);
-    }
-    Some(text.strip_prefix(b"\"")?.strip_suffix(b"\"")?.to_vec())
 }
 
 #[cfg(test)]
@@ -263,15 +128,9 @@ mod tests {
 
     fn outline(line: &str) -> (Option<String>, Option<String>, MessageKind) {
         let found = Outline::of(line.as_bytes());
-        // The outline does not depend on how the bytes are split.
-        for cut in 0..line.len() {
-            let mut scanner = Scanner::default();
-            scanner.feed(&line.as_bytes()[..cut]);
-            scanner.feed(&line.as_bytes()[cut..]);
-            assert_eq!(scanner.finish(), found, "cut at {cut}");
-        }
-        let text = |bytes: &Option<Vec<u8>>| bytes.clone().map(|b| String::from_utf8(b).unwrap());
-        (text(&found.id), text(&found.method), found.kind())
+        assert_eq!(Outline::read(line.as_bytes()), found);
+        let id = found.id.clone().map(|id| String::from_utf8(id).unwrap());
+        (id, found.method.clone(), found.kind())
     }
 
     fn some(text: &str) -> Option<String> {
@@ -333,17 +192,6 @@ mod tests {
             assert_eq!(outline(line).2, MessageKind::Response, "{line}");
         }
         assert_eq!(outline(r#"{"method":7}"#).2, MessageKind::Unknown);
-    }
-
-    #[test]
-    fn request_with_long_id_or_method_is_a_request() {
-        let long = "x".repeat(3 * CAPTURE_LIMIT);
-        let line = format!(r#"{{"id":"{long}","method":"{long}"}}"#);
-        let found = Outline::of(line.as_bytes());
-        assert_eq!(found.id, Some(format!("\"{long}\"").into_bytes()));
-        assert_eq!(found.kind(), MessageKind::Request);
-        let line = format!(r#"{{"method":"m","id":"{}"}}"#, "x".repeat(ID_LIMIT));
-        assert_eq!(Outline::of(line.as_bytes()).id, None);
     }
 
     #[test]

@@ -1,14 +1,12 @@
 //! MCP over standard input and output: the daemon's side of the connections of fronts.
 //!
-//! Every request is answered under its id, also one that cannot be decoded, is too long, or reuses an id in use.
+//! Every request is answered under its id, also one that cannot be decoded or reuses an id in use.
 
-use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::{Agent, Millis};
-use serde_json::Value;
 use tokio::net::UnixListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -115,13 +113,9 @@ impl Opening {
         let hello = loop {
             match opening.lines.next(false) {
                 Some(SplitLine::Line(line)) => break FrontHello::read(line)?,
-                Some(SplitLine::TooLong(_)) => return None,
-                None => {}
+                Some(SplitLine::TooLong) => return None,
+                None => opening.fill().await?,
             }
-            if opening.lines.is_skipping() {
-                return None;
-            }
-            opening.fill().await?;
         };
         opening.lines.set_limit(MESSAGE_LIMIT);
         Some((hello, opening))
@@ -195,29 +189,22 @@ impl FrontConnection {
     async fn run(mut self, mut opening: Opening) {
         loop {
             while let Some(piece) = opening.lines.next(false) {
-                self.take_line(piece);
+                match piece {
+                    SplitLine::Line(line) if line.starts_with(control::PREFIX) => {
+                        self.control(line)
+                    }
+                    SplitLine::Line(line) => {
+                        crash_point("mcp.received");
+                        self.line(line);
+                    }
+                    // A front answers such a line itself.
+                    SplitLine::TooLong => return self.writer.close(),
+                }
                 // Yields to other tasks, however many lines arrive at once.
                 tokio::task::coop::consume_budget().await;
             }
             if opening.fill().await.is_none() {
                 return;
-            }
-        }
-    }
-
-    fn take_line(&mut self, piece: SplitLine<'_>) {
-        match piece {
-            SplitLine::Line(line) if line.starts_with(control::PREFIX) => self.control(line),
-            SplitLine::Line(line) => {
-                crash_point("mcp.received");
-                self.line(line);
-            }
-            SplitLine::TooLong(outline) => {
-                if outline.kind() == MessageKind::Request {
-                    self.numbers.take();
-                }
-                let sentence = format!("the message is longer than {MESSAGE_LIMIT} bytes");
-                self.refuse(&outline, -32600, &sentence);
             }
         }
     }
@@ -246,7 +233,7 @@ impl FrontConnection {
         }
         let outline = Outline::of(line);
         let forwarded = (outline.kind() == MessageKind::Request).then(|| self.numbers.take());
-        if has_invalid_id(&outline, line) {
+        if has_invalid_id(&outline) {
             return self.refuse(&outline, -32600, INVALID_ID);
         }
         match decode::message(line, &outline) {
@@ -287,12 +274,9 @@ impl Drop for FrontConnection {
 }
 
 /// True if a request has an id that is neither a string nor a number.
-fn has_invalid_id(outline: &Outline, line: &[u8]) -> bool {
+fn has_invalid_id(outline: &Outline) -> bool {
     let method = outline.method.as_deref().unwrap_or_default();
-    if outline.kind() != MessageKind::Notification || method.starts_with(b"notifications/") {
-        return false;
-    }
-    let is_invalid = |id: &Value| !id.is_string() && !id.is_number();
-    let fields = serde_json::from_slice::<HashMap<Cow<'_, str>, Value>>(line);
-    fields.is_ok_and(|fields| fields.get("id").is_some_and(is_invalid))
+    outline.has_invalid_id
+        && outline.kind() == MessageKind::Notification
+        && !method.starts_with("notifications/")
 }
