@@ -53,36 +53,9 @@ impl Seal {
 
 impl Subject<'_> {
     fn bytes(&self) -> Vec<u8> {
-        let mut bytes = format!("{}\0{}\0", self.agent, self.tool).into_bytes();
-        write_sorted(&mut bytes, &Value::Object(self.arguments.clone()));
-        bytes
-    }
-}
-
-/// Writes a canonical form of a value that does not depend on the order of fields.
-fn write_sorted(bytes: &mut Vec<u8>, value: &Value) {
-    match value {
-        Value::Object(fields) => {
-            let mut names: Vec<&String> = fields.keys().collect();
-            names.sort_unstable();
-            bytes.push(b'{');
-            for name in names {
-                bytes.extend_from_slice(Value::String(name.clone()).to_string().as_bytes());
-                bytes.push(b':');
-                write_sorted(bytes, &fields[name]);
-                bytes.push(b',');
-            }
-            bytes.push(b'}');
-        }
-        Value::Array(items) => {
-            bytes.push(b'[');
-            for item in items {
-                write_sorted(bytes, item);
-                bytes.push(b',');
-            }
-            bytes.push(b']');
-        }
-        plain => bytes.extend_from_slice(plain.to_string().as_bytes()),
+        // The map is sorted, so the order in which a client writes its arguments makes no difference.
+        let arguments = serde_json::to_string(self.arguments).unwrap_or_default();
+        format!("{}\0{}\0{arguments}", self.agent, self.tool).into_bytes()
     }
 }
 
