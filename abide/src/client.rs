@@ -17,6 +17,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
@@ -163,6 +164,12 @@ impl Client {
         // Reading changes nothing, so the request is repeated if the daemon goes away meanwhile.
         self.request_retrying(Method::GET, path, Bytes::new(), None)
             .await
+    }
+
+    /// Sends a GET request and reads the whole answer, which is of a public type.
+    pub async fn get_as<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let answer = self.get(path).await?;
+        serde_json::from_value(answer).map_err(|fault| ClientError::Broken(fault.to_string()))
     }
 
     /// Reads a list page by page. `path` has a query; `list` is the field with the entries.

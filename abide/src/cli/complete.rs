@@ -3,9 +3,9 @@
 
 use std::ffi::OsString;
 
+use abide_api::KnownId;
 use clap::{Arg, Command};
 use clap_complete::Shell;
-use serde_json::Value;
 
 use super::show::outln;
 use crate::http::{self, IdKind};
@@ -151,19 +151,15 @@ fn print_ids(paths: &Paths, kind: IdKind, typed: &str, offered: OfferedSessions)
     let Ok(known) = http::known_ids(&paths.http_socket(), &format!("kind={kind}")) else {
         return;
     };
-    let is_offered = |known: &&Value| match offered {
+    let is_offered = |known: &&KnownId| match offered {
         OfferedSessions::All => true,
-        OfferedSessions::Alive => known["ended"] != true,
-        OfferedSessions::Ended => known["ended"] == true,
+        OfferedSessions::Alive => !known.ended,
+        OfferedSessions::Ended => known.ended,
     };
-    let known = known["ids"].as_array().into_iter().flatten();
-    for known in known.filter(is_offered) {
-        let text = |field: &str| one_line(known[field].as_str().unwrap_or_default());
-        let about = text("about");
-        for word in [text("name"), text("id")] {
-            if !word.is_empty() && word.starts_with(typed) {
-                outln!("{word}\t{about}");
-            }
+    for known in known.ids.iter().filter(is_offered) {
+        let words = known.name.iter().chain([&known.id]);
+        for word in words.filter(|word| word.starts_with(typed)) {
+            outln!("{}\t{}", one_line(word), one_line(&known.about));
         }
     }
 }

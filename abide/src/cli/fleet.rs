@@ -3,12 +3,13 @@
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 
+use abide_api::{FleetMachine, FleetMachines, MachineState};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{Config, Paths};
 use abide_engine::machine_link::FleetSecret;
 use abide_engine::machine_link::joining::{CannotJoin, check_join, check_new, leave_fleet};
 use abide_output::printable::one_line;
-use serde_json::{Value, json};
+use serde_json::json;
 use toml_edit::{Array, DocumentMut, value};
 
 use super::args::{FleetInitArgs, FleetJoinArgs, MachineActArgs, MachineLabelArgs};
@@ -174,23 +175,22 @@ fn change_config(paths: &Paths, change: impl FnOnce(&mut DocumentMut)) -> Result
 
 /// Shows the membership of this machine.
 pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
-    let fleet = client.get("/v1/machines").await?;
+    let fleet: FleetMachines = client.get_as("/v1/machines").await?;
     if as_json {
-        show::json(&fleet);
+        show::typed(&fleet);
         return Ok(0);
     }
-    let Some(name) = fleet["machine"].as_str() else {
+    let Some(name) = &fleet.machine else {
         print_no_machines(&fleet);
         return Ok(0);
     };
-    let count = fleet["machines"].as_array().map_or(0, Vec::len);
-    match (fleet["joined"] == true, count) {
+    match (fleet.joined, fleet.machines.len()) {
         (true, 1) => outln!("This machine is {name}; no other shares the database."),
-        (true, _) => outln!("This machine is {name}, one of {count} that share the database."),
+        (true, count) => outln!("This machine is {name}, one of {count} that share the database."),
         (false, _) => outln!("This machine is {name}; it has not joined the others yet."),
     }
     print_trouble(&fleet);
-    if fleet["linked"] != true {
+    if !fleet.linked {
         outln!(
             "It has no fleet secret, so other machines cannot call it: see `abide fleet join --help`."
         );
@@ -201,10 +201,10 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
 
 /// Lists the machines.
 pub async fn list(client: Client, as_json: bool) -> Result<u8, CliError> {
-    let fleet = client.get("/v1/machines").await?;
+    let fleet: FleetMachines = client.get_as("/v1/machines").await?;
     if as_json {
-        show::json(&fleet);
-    } else if fleet["machines"].as_array().is_none_or(Vec::is_empty) {
+        show::typed(&fleet);
+    } else if fleet.machines.is_empty() {
         print_no_machines(&fleet);
     } else {
         print_trouble(&fleet);
@@ -213,39 +213,37 @@ pub async fn list(client: Client, as_json: bool) -> Result<u8, CliError> {
     Ok(0)
 }
 
-fn print_no_machines(fleet: &Value) {
-    match fleet["trouble"].is_string() {
+fn print_no_machines(fleet: &FleetMachines) {
+    match fleet.trouble.is_some() {
         true => print_trouble(fleet),
         false => outln!("This machine is not in a fleet. `abide fleet init` makes one."),
     }
 }
 
 /// Says why the list may be out of date.
-fn print_trouble(fleet: &Value) {
-    if let Some(trouble) = fleet["trouble"].as_str() {
+fn print_trouble(fleet: &FleetMachines) {
+    if let Some(trouble) = &fleet.trouble {
         outln!("{}", one_line(trouble));
     }
 }
 
-fn print_machines(fleet: &Value) {
+fn print_machines(fleet: &FleetMachines) {
     let now = SystemClock.now().wall.0;
-    let machines = fleet["machines"].as_array().into_iter().flatten();
-    let linked = fleet["linked"] == true;
-    let rows: Vec<Row> = machines.map(|machine| row(machine, linked, now)).collect();
+    let machines = fleet.machines.iter();
+    let rows: Vec<Row> = machines
+        .map(|machine| row(machine, fleet.linked, now))
+        .collect();
     show::table(&["MACHINE", "STATE", "SEEN", "VERSION", "LABELS"], &rows);
-    for machine in fleet["machines"].as_array().into_iter().flatten() {
-        if let Some(sentence) = ssh_sentence(machine) {
-            outln!("{sentence}");
-        }
+    for sentence in fleet.machines.iter().filter_map(ssh_sentence) {
+        outln!("{sentence}");
     }
 }
 
 /// Way of calls to a machine for which ssh is configured.
-pub(super) fn ssh_sentence(machine: &Value) -> Option<String> {
-    let name = one_line(machine["name"].as_str()?);
-    let ssh = &machine["ssh"];
-    let destination = one_line(ssh["destination"].as_str()?);
-    Some(match ssh["fault"].as_str() {
+pub(super) fn ssh_sentence(machine: &FleetMachine) -> Option<String> {
+    let ssh = machine.ssh.as_ref()?;
+    let (name, destination) = (one_line(&machine.name), one_line(&ssh.destination));
+    Some(match &ssh.fault {
         None => format!("Calls to {name} go over ssh to {destination}."),
         Some(fault) => format!(
             "Calls to {name} go through the database, because ssh to {destination} failed: {}",
@@ -254,29 +252,26 @@ pub(super) fn ssh_sentence(machine: &Value) -> Option<String> {
     })
 }
 
-fn row(machine: &Value, linked: bool, now: u64) -> Row {
+fn row(machine: &FleetMachine, linked: bool, now: u64) -> Row {
     let plain = anstyle::Style::new();
-    let text = |field: &str| one_line(machine[field].as_str().unwrap_or_default());
-    let (mut state, mut colour) = match machine["state"].as_str() {
-        Some(state @ ("here" | "alive")) => (state.to_owned(), show::GOOD),
-        Some(state) => (state.to_owned(), show::BAD),
-        None => (String::new(), plain),
+    let mut state = machine.state.as_str().to_owned();
+    let mut colour = match machine.state {
+        MachineState::Here | MachineState::Alive => show::GOOD,
+        MachineState::Unreachable | MachineState::Left | MachineState::Revoked => show::BAD,
     };
-    if linked && machine["vouched_for"] != true {
+    if linked && !machine.vouched_for {
         state.push_str(", not vouched for");
         colour = show::BAD;
     }
-    if machine["declared_lost"] == true {
+    if machine.declared_lost {
         state.push_str(", lost");
     }
-    let labels = machine["labels"].as_array().into_iter().flatten();
-    let labels: Vec<String> = labels.filter_map(Value::as_str).map(one_line).collect();
-    let seen = machine["as_of"].as_u64().unwrap_or(now);
+    let labels: Vec<String> = machine.labels.iter().map(|label| one_line(label)).collect();
     vec![
-        (text("name"), show::HEADING),
+        (one_line(&machine.name), show::HEADING),
         (state, colour),
-        (show::ago(now, seen), plain),
-        (text("version"), show::FAINT),
+        (show::ago(now, machine.as_of), plain),
+        (one_line(&machine.version), show::FAINT),
         (labels.join(" "), plain),
     ]
 }

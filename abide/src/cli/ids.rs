@@ -3,9 +3,9 @@
 
 use std::str::FromStr;
 
+use abide_api::{KnownId, KnownIds};
 use abide_core::{QuestionId, SessionId, TimerId};
 use abide_output::printable::one_line;
-use serde_json::Value;
 
 use super::client::Client;
 use super::error::CliError;
@@ -73,31 +73,29 @@ async fn resolve(client: &Client, kind: IdKind, word: &str) -> Result<String, Cl
         return Err(CliError::new(format!("'{shown}' is not a {kind}"))
             .next(format!("`{}` shows the ids", kind.list())));
     }
-    let known = client
-        .get(&format!("/v1/ids?kind={kind}&word={}", encoded(word)))
-        .await?;
-    let ids = known["ids"].as_array().cloned().unwrap_or_default();
-    let total = known["total"].as_u64().unwrap_or(0);
-    match &ids[..] {
+    let path = format!("/v1/ids?kind={kind}&word={}", encoded(word));
+    let known: KnownIds = client.get_as(&path).await?;
+    match &known.ids[..] {
         [] if word == "last" => Err(kind.none()),
         [] => Err(CliError::new(format!("no {kind} is called '{word}'"))
             .next(format!("`{}` shows the ids", kind.list()))),
-        [one] => Ok(one["id"].as_str().unwrap_or_default().to_owned()),
-        several => Err(ambiguous(kind, word, several, total)),
+        [one] => Ok(one.id.clone()),
+        _ => Err(ambiguous(kind, word, &known)),
     }
 }
 
 /// Error that lists what a word may stand for.
-fn ambiguous(kind: IdKind, word: &str, several: &[Value], total: u64) -> CliError {
-    let candidate = |known: &Value| {
-        let text = |field: &str| one_line(known[field].as_str().unwrap_or_default());
-        match known["name"].as_str() {
-            Some(name) => format!("{} ({}: {})", text("id"), one_line(name), text("about")),
-            None => format!("{} ({})", text("id"), text("about")),
+fn ambiguous(kind: IdKind, word: &str, known: &KnownIds) -> CliError {
+    let candidate = |known: &KnownId| {
+        let (id, about) = (one_line(&known.id), one_line(&known.about));
+        match &known.name {
+            Some(name) => format!("{id} ({}: {about})", one_line(name)),
+            None => format!("{id} ({about})"),
         }
     };
-    let mut listed: Vec<String> = several.iter().take(LISTED).map(candidate).collect();
-    match total.saturating_sub(listed.len() as u64) {
+    let total = known.total;
+    let mut listed: Vec<String> = known.ids.iter().take(LISTED).map(candidate).collect();
+    match total.saturating_sub(listed.len()) {
         0 => {}
         1 => listed.push("1 other".to_owned()),
         others => listed.push(format!("{others} others")),
@@ -113,14 +111,20 @@ fn ambiguous(kind: IdKind, word: &str, several: &[Value], total: u64) -> CliErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn ambiguous_word_lists_some_candidates_and_counts_the_rest() {
-        let known: Vec<Value> = (0..8)
-            .map(|n| json!({"id": format!("session_k000000{n}"), "about": "make"}))
-            .collect();
-        let said = ambiguous(IdKind::Session, "k", &known, 8).to_string();
+        let known = |n| KnownId {
+            id: format!("session_k000000{n}"),
+            name: None,
+            about: "make".into(),
+            ended: false,
+        };
+        let known = KnownIds {
+            ids: (0..8).map(known).collect(),
+            total: 8,
+        };
+        let said = ambiguous(IdKind::Session, "k", &known).to_string();
         assert!(
             said.starts_with("abide: 'k' matches 8 sessions: session_k0000000 (make), "),
             "{said}"

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use abide_api::{FleetMachines, KnownIds};
 use serde_json::Value;
 
 use abide_engine::socket;
@@ -33,13 +34,13 @@ pub fn daemon_status(path: &Path) -> io::Result<Value> {
 }
 
 /// Machines of the fleet that the daemon at this socket sees.
-pub fn daemon_machines(path: &Path) -> io::Result<Value> {
+pub fn daemon_machines(path: &Path) -> io::Result<FleetMachines> {
     let body = request(path, "GET /v1/machines")?;
     Ok(serde_json::from_slice(&body)?)
 }
 
 /// Ids that the daemon at this socket knows. Meant for completions: a daemon that does not answer soon is not waited for.
-pub fn known_ids(path: &Path, query: &str) -> io::Result<Value> {
+pub fn known_ids(path: &Path, query: &str) -> io::Result<KnownIds> {
     let body = request_within(path, &format!("GET /v1/ids?{query}"), COMPLETION_TIMEOUT)?;
     Ok(serde_json::from_slice(&body)?)
 }

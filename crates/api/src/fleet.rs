@@ -1,12 +1,12 @@
 //! Machines of a fleet.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::words::words;
 
 /// Fleet as this machine knows it.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Machines")]
 pub struct FleetMachines {
     /// Name of this machine; `null` if its state is not in a shared database.
@@ -23,7 +23,7 @@ pub struct FleetMachines {
 }
 
 /// One machine of a fleet.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Machine")]
 pub struct FleetMachine {
     /// Name.
@@ -46,7 +46,7 @@ pub struct FleetMachine {
 }
 
 /// Way of calls to a machine over ssh.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SshRoute {
     /// Destination of ssh.
     pub destination: String,

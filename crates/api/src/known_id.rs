@@ -1,10 +1,10 @@
 //! Ids that a word typed by a person may stand for.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Ids that a word may stand for, newest first.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct KnownIds {
     /// The newest of them.
     pub ids: Vec<KnownId>,
@@ -13,7 +13,7 @@ pub struct KnownIds {
 }
 
 /// An id, and what it belongs to.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct KnownId {
     /// The whole id.
     pub id: String,
@@ -23,6 +23,6 @@ pub struct KnownId {
     /// Command, reason, mission or question.
     pub about: String,
     /// True for a session that has ended, with all its processes.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
 }

@@ -1,8 +1,8 @@
 //! Check of the membership in a fleet: the machines that the daemon sees.
 
+use abide_api::{FleetMachines, MachineState};
 use abide_engine::config::{Config, Paths};
 use abide_output::printable::one_line;
-use serde_json::Value;
 
 use super::Finding;
 use crate::cli::fleet::ssh_sentence;
@@ -22,11 +22,10 @@ pub fn check(paths: &Paths, config: &Config) -> Option<Finding> {
 }
 
 /// Finding about the machines that the daemon sees.
-fn judge(fleet: &Value) -> Finding {
-    let text = |value: &Value| one_line(value.as_str().unwrap_or_default());
-    let name = text(&fleet["machine"]);
-    if fleet["joined"] != true {
-        let trouble = fleet["trouble"].as_str().map(one_line);
+fn judge(fleet: &FleetMachines) -> Finding {
+    let name = one_line(fleet.machine.as_deref().unwrap_or_default());
+    if !fleet.joined {
+        let trouble = fleet.trouble.as_deref().map(one_line);
         let says = trouble.unwrap_or_else(|| "not connected to the other machines yet".to_owned());
         return Finding::trouble(
             "fleet",
@@ -34,19 +33,15 @@ fn judge(fleet: &Value) -> Finding {
             "check the database and the network (line `server`); the daemon connects by itself",
         );
     }
-    let machines = fleet["machines"].as_array().map_or(&[][..], Vec::as_slice);
-    let seen = match machines.len() {
+    let seen = match fleet.machines.len() {
         1 => "no other machine seen".to_owned(),
         count => format!("{count} machines seen, this one included"),
     };
     let says = format!("connected as {name}; {seen}");
-    let is_away = |machine: &&Value| machine["state"] == "unreachable";
-    let away: Vec<String> = machines
-        .iter()
-        .filter(is_away)
-        .map(|machine| text(&machine["name"]))
-        .collect();
-    if fleet["linked"] != true {
+    let away = fleet.machines.iter();
+    let away = away.filter(|machine| machine.state == MachineState::Unreachable);
+    let away: Vec<String> = away.map(|machine| one_line(&machine.name)).collect();
+    if !fleet.linked {
         return Finding::warning(
             "fleet",
             format!("{says}; without a fleet secret, machines cannot call each other"),
@@ -60,15 +55,18 @@ fn judge(fleet: &Value) -> Finding {
             "start abide there; if a machine is gone for good, `abide machine lost NAME` ends what ran on it",
         );
     }
-    let has_failed = |machine: &&Value| machine["ssh"]["fault"].is_string();
-    match machines.iter().find(has_failed) {
+    let mut routes = fleet.machines.iter().filter_map(|machine| {
+        let ssh = machine.ssh.as_ref().filter(|ssh| ssh.fault.is_some())?;
+        Some((machine, ssh))
+    });
+    match routes.next() {
         None => Finding::good("fleet", says),
-        Some(machine) => Finding::warning(
+        Some((machine, ssh)) => Finding::warning(
             "fleet",
             format!("{says}. {}", ssh_sentence(machine).unwrap_or_default()),
             format!(
                 "`ssh -o BatchMode=yes {} abide relay` must print `abide-link 1` and nothing else",
-                text(&machine["ssh"]["destination"])
+                one_line(&ssh.destination)
             ),
         ),
     }
@@ -78,14 +76,26 @@ fn judge(fleet: &Value) -> Finding {
 mod tests {
     use super::*;
     use crate::cli::doctor::Severity;
-    use serde_json::json;
+    use abide_api::{FleetMachine, SshRoute};
 
     #[test]
     fn fleet_line_names_the_machines_and_the_remedy() {
-        let machine = |name: &str, state: &str| json!({"name": name, "state": state});
-        let here = machine("a", "here");
-        let mut failed = machine("b", "alive");
-        failed["ssh"] = json!({"destination": "b.example", "fault": "refused"});
+        let machine = |name: &str, state: MachineState| FleetMachine {
+            name: name.into(),
+            state,
+            labels: Vec::new(),
+            version: "1".into(),
+            vouched_for: true,
+            ssh: None,
+            declared_lost: false,
+            as_of: 0,
+        };
+        let here = machine("a", MachineState::Here);
+        let mut failed = machine("b", MachineState::Alive);
+        failed.ssh = Some(SshRoute {
+            destination: "b.example".into(),
+            fault: Some("refused".into()),
+        });
         for (machines, joined, linked, level, says) in [
             (
                 vec![here.clone()],
@@ -95,7 +105,7 @@ mod tests {
                 "connected as a; no other machine seen",
             ),
             (
-                vec![here.clone(), machine("b", "alive")],
+                vec![here.clone(), machine("b", MachineState::Alive)],
                 true,
                 true,
                 Severity::Ok,
@@ -110,7 +120,7 @@ mod tests {
                  b.example failed: refused",
             ),
             (
-                vec![here.clone(), machine("b", "unreachable")],
+                vec![here.clone(), machine("b", MachineState::Unreachable)],
                 true,
                 true,
                 Severity::Warning,
@@ -131,8 +141,13 @@ mod tests {
                 "not connected to the other machines yet",
             ),
         ] {
-            let fleet =
-                json!({"machine": "a", "joined": joined, "linked": linked, "machines": machines});
+            let fleet = FleetMachines {
+                machine: Some("a".into()),
+                joined,
+                linked,
+                trouble: None,
+                machines,
+            };
             let finding = judge(&fleet);
             assert_eq!((finding.level, finding.says.as_str()), (level, says));
             assert_eq!(finding.next.is_some(), level != Severity::Ok);
