@@ -21,7 +21,6 @@ use crate::fleet;
 use crate::tools::{self, in_seconds, leftovers, recount_output, session_status, session_summary};
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
-use abide_engine::config;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -189,7 +188,7 @@ pub async fn start(
             "an agent can only start its own sessions",
         ));
     }
-    let mut context = context(config::environment().into(), &requester, &headers)?;
+    let mut context = context(&requester, &headers)?;
     context.agent = named.unwrap_or(context.agent);
     // The workspace of a sandbox that a person asks for is the folder of the command, as with `abide run`.
     if context.is_person

@@ -21,12 +21,11 @@ use serde_json::{Map, Value, json};
 use super::body::{JsonBody, JsonResponse, Query};
 use super::problem::Problem;
 use super::requester::Requester;
-use super::tools::{context, environment_for};
+use super::tools::context;
 use super::{State, elsewhere, pagination};
 use crate::tools::{self, BadInput, NotCalled};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
-use abide_engine::config;
 use abide_engine::probe::{Impossible, Owner};
 use abide_engine::store::{EndedFilter, TimerOrder, TimerQuery, TimerRow};
 
@@ -212,7 +211,7 @@ async fn create_many(
     let Value::Array(all) = all else {
         return Err(Problem::bad_input("`timers` must be a list of timers"));
     };
-    let context = context(config::environment().into(), requester, headers)?;
+    let context = context(requester, headers)?;
     let many = tools::many_timers(all, &context, &state.handle).await?;
     let request = Request::Timer(many);
     let pending = state.handle.call(requester.caller(), request, None).await;
@@ -258,8 +257,7 @@ async fn call(
     tool: &str,
     arguments: Map<String, Value>,
 ) -> TimerResponse {
-    let env = environment_for(tool, &arguments);
-    let context = context(env, requester, headers)?;
+    let context = context(requester, headers)?;
     let call =
         tools::begin_quietly(&state.handle, tool, arguments, context, requester.caller()).await;
     let mut call = call.map_err(|not_called| match not_called {
@@ -365,7 +363,7 @@ pub async fn wait(
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<JsonResponse<Waited>, Problem> {
-    let context = context(config::environment().into(), &requester, &headers)?;
+    let context = context(&requester, &headers)?;
     let WaitArgs { until, r#for: time } = WaitArgs::read(body, "this tool")?;
     let until = until.ok_or_else(|| BadInput::about("until", "is required; got nothing."))?;
     let time = time.ok_or_else(|| BadInput::about("for", "is required; got nothing."))?;

@@ -1,9 +1,7 @@
 //! Tools over HTTP: JSON arguments in, JSON result out, with the same implementation as over MCP.
 
 use std::convert::Infallible;
-use std::ffi::OsString;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{self, Poll};
 
 use abide_api::{PublishedTool, PublishedTools};
@@ -13,7 +11,7 @@ use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tracing::Instrument;
 
 use super::body::{JsonBody, JsonResponse};
@@ -53,8 +51,7 @@ pub async fn call(
         own.map_err(Problem::tool_error)?;
     }
     let quiet = headers.contains_key(headers::QUIET_HEADER) || requester.is_a_person_over_tcp();
-    let env = environment_for(&name, &arguments);
-    let context = context(env, &requester, &headers)?;
+    let context = context(&requester, &headers)?;
     let span = tracing::debug_span!("call", tool = name, agent = %context.agent.0);
     let call = tools::begin(&state.handle, &name, arguments, context);
     let call = call.instrument(span.clone()).await;
@@ -109,33 +106,12 @@ impl HttpBody for DeliveryBody {
     }
 }
 
-/// Environment for processes that a call starts, now or later. Copying it takes longer than many calls,
-/// so a tool that starts nothing gets an empty one.
-pub(super) fn environment_for(tool: &str, arguments: &Map<String, Value>) -> Environment {
-    let starts = match tool {
-        "shell" | "execute_command" | "terminal_session" => true,
-        // A condition may be a command.
-        "timer" => arguments.contains_key("until"),
-        _ => false,
-    };
-    match starts {
-        true => config::environment().into(),
-        false => Environment::default(),
-    }
-}
-
-type Environment = Arc<[(OsString, OsString)]>;
-
 /// Context of a call: everything besides its arguments.
-pub(super) fn context(
-    env: Environment,
-    requester: &Requester,
-    headers: &HeaderMap,
-) -> Result<Context, Problem> {
+pub(super) fn context(requester: &Requester, headers: &HeaderMap) -> Result<Context, Problem> {
     Ok(Context {
         agent: requester.acting_agent(),
         root: requester::root(headers)?,
-        env,
+        env: config::environment().into(),
         asking: Asking::Elsewhere,
         standby: requester::standby(headers)?,
         waited: Millis(0),
