@@ -188,16 +188,15 @@ impl Client {
         }
     }
 
-    /// Sends a POST request that may be performed twice, and reads the whole answer. The request is repeated
-    /// if the daemon goes away meanwhile.
+    /// Sends a POST request, and reads the whole answer. The request is repeated if the daemon goes away meanwhile; an
+    /// idempotency key tells the next daemon whether it was already performed.
     pub async fn post_retrying(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
         self.post_bytes(path, body.to_string().into()).await
     }
 
-    /// Sends a POST request that must not be performed twice, and reads the whole answer. An idempotency key
-    /// tells the next daemon, if one goes away meanwhile, that the request was already performed.
-    pub async fn post_once(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
-        let (body, key) = (body.to_string().into(), secret::random_hex::<16>());
+    /// Like [`Client::post_retrying`], with these bytes as the body.
+    pub async fn post_bytes(&self, path: &str, body: Bytes) -> Result<Value, ClientError> {
+        let key = secret::random_hex::<16>();
         self.request_retrying(Method::POST, path, body, Some(&key))
             .await
     }
@@ -238,13 +237,7 @@ impl Client {
     /// taken the answer; the next one knows it again by its key.
     pub async fn answer(&self, question: &str, word: &str) -> Result<Value, ClientError> {
         let path = format!("/v1/questions/{question}/answer");
-        self.post_once(&path, &json!({"answer": word})).await
-    }
-
-    /// Sends a POST request with these bytes as the body, which may be performed twice. The request is repeated if the
-    /// daemon goes away meanwhile.
-    pub async fn post_bytes(&self, path: &str, body: Bytes) -> Result<Value, ClientError> {
-        self.request_retrying(Method::POST, path, body, None).await
+        self.post_retrying(&path, &json!({"answer": word})).await
     }
 
     /// Sends a GET request and returns the answer as a stream.

@@ -47,7 +47,7 @@ pub async fn call(client: Client, call: CallArgs) -> Result<u8, CliError> {
     for block in blocks {
         let path = format!("/v1/tools/{}", block.tool);
         let arguments = Value::Object(block.arguments);
-        let result = match client.post_once(&path, &arguments).await {
+        let result = match client.post_retrying(&path, &arguments).await {
             Ok(result) => result,
             // A refused call is a result too, for the model that wrote it.
             Err(ClientError::Refused { detail, .. }) => json!({"text": detail, "is_error": true}),

@@ -16,7 +16,7 @@ use abide_engine::config;
 /// Calls the tool; an error result becomes an error of the command.
 async fn call(client: &Client, arguments: Value) -> Result<Value, CliError> {
     let result = client
-        .post_once("/v1/tools/terminal_session", &arguments)
+        .post_retrying("/v1/tools/terminal_session", &arguments)
         .await?;
     if result["is_error"] == json!(true) {
         let sentence = result["text"].as_str().unwrap_or("it failed");

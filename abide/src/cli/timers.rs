@@ -200,7 +200,7 @@ async fn timer_action(act: &str, args: TimerActionArgs, mut body: Value) -> Resu
     let id = ids::timer(&client, &args.timer).await?;
     let path = format!("/v1/timers/{id}/{act}");
     body["reason"] = json!(args.reason);
-    let timer = client.post_once(&path, &body).await?;
+    let timer = client.post_retrying(&path, &body).await?;
     print_timer(&timer, args.json.json);
     Ok(0)
 }

@@ -127,11 +127,11 @@ async fn forwarded(
     let requester = Requester::from_request_parts(parts, state).await?;
     let body = Limited::new(body, BODY_LIMIT).collect().await;
     let body = body.map_err(|_| Problem::too_large("the body is too large to be forwarded"))?;
-    let (path, body) = repeatable(parts, body.to_bytes());
+    let body = body.to_bytes();
     if let Some(key) = request_key(parts) {
         parts.headers.insert(headers::KEY_HEADER, key);
     }
-    let request = request(parts, &path, &requester, body.clone())?;
+    let request = request(parts, &requester, body.clone())?;
     let (known, response) = match forward::send(machines, machine, request).await {
         Ok(answered) => answered,
         Err(fault) => {
@@ -174,29 +174,6 @@ async fn known_result(
     }
 }
 
-/// Path and body of a request that does no more if it arrives twice: input and signals get a key if they have none.
-fn repeatable(parts: &Parts, body: Bytes) -> (String, Bytes) {
-    let uri = &parts.uri;
-    let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let (path, query) = (path.to_owned(), uri.query().unwrap_or_default());
-    let key = secret::random_hex::<16>;
-    if parts.method != Method::POST {
-        return (path, body);
-    }
-    if uri.path().ends_with("/input") && !query.split('&').any(|part| part.starts_with("key=")) {
-        let joint = if query.is_empty() { '?' } else { '&' };
-        let path = path.trim_end_matches('?');
-        return (format!("{path}{joint}key={}", key()), body);
-    }
-    if uri.path().ends_with("/signal")
-        && let Ok(Value::Object(mut fields)) = serde_json::from_slice(&body)
-    {
-        fields.entry("key").or_insert_with(|| key().into());
-        return (path, Value::Object(fields).to_string().into());
-    }
-    (path, body)
-}
-
 /// Response that opens a WebSocket. Its bytes are copied until one end closes it, the login ends or the machine is silent.
 fn joined_upgrade(
     state: &State,
@@ -235,10 +212,10 @@ fn cannot_call(fault: &CannotCall) -> Problem {
 
 fn request(
     parts: &Parts,
-    path: &str,
     requester: &Requester,
     body: Bytes,
 ) -> Result<hyper::Request<Full<Bytes>>, Problem> {
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let mut request = from_requester(parts.method.clone(), path, requester);
     let upgrades = parts.headers.contains_key(header::UPGRADE);
     let websocket = WEBSOCKET.into_iter().filter(|_| upgrades);

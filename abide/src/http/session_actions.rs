@@ -5,6 +5,7 @@ use abide_api::{Rename, Session, WrittenBytes};
 use abide_core::{Event, SessionId};
 use axum::body::Body;
 use axum::extract::{Path, State as Shared};
+use axum::http::HeaderMap;
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,8 +14,9 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::State;
 use super::body::{JsonBody, JsonResponse, Query};
+use super::headers::KEY_HEADER;
 use super::problem::Problem;
-use super::requester::Requester;
+use super::requester::{self, Requester};
 use super::run_request::PtySize;
 use super::sessions::{session_from, session_name};
 use crate::keys;
@@ -123,12 +125,12 @@ pub async fn signal(
     Shared(state): Shared<State>,
     requester: Requester,
     Path(id): Path<String>,
+    headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> SessionResponse {
     let view = requester.session(&state, &id)?;
     let number = tools::read_signal(body.get("signal"))?;
-    let key = body.get("key").and_then(Value::as_str);
-    let key = key.map(checked_key).transpose()?;
+    let key = request_key(body.get("key").and_then(Value::as_str), &headers)?;
     let control = control(&state, &requester, &view);
     control.signal(number, key.as_deref()).await?;
     Ok(JsonResponse(session_from(&view)))
@@ -161,13 +163,15 @@ pub struct InputQuery {
     key: Option<String>,
 }
 
-fn checked_key(key: &str) -> Result<Vec<u8>, Problem> {
-    if key.len() > KEY_LIMIT {
+/// Idempotency key of a request: `key`, else that of its header.
+fn request_key(key: Option<&str>, headers: &HeaderMap) -> Result<Option<Vec<u8>>, Problem> {
+    let key = key.or(requester::text(headers, KEY_HEADER)?);
+    if key.is_some_and(|key| key.len() > KEY_LIMIT) {
         return Err(Problem::bad_input(format!(
             "`key` must have at most {KEY_LIMIT} bytes"
         )));
     }
-    Ok(key.as_bytes().to_vec())
+    Ok(key.map(|key| key.as_bytes().to_vec()))
 }
 
 /// Streams the request body to the command's input, no faster than the command reads it.
@@ -176,9 +180,10 @@ pub async fn input(
     requester: Requester,
     Path(id): Path<String>,
     Query(InputQuery { eof, key }): Query<InputQuery>,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<JsonResponse<WrittenBytes>, Problem> {
-    let key = key.as_deref().map(checked_key).transpose()?;
+    let key = request_key(key.as_deref(), &headers)?;
     let view = requester.session(&state, &id)?;
     let _activity = state.handle.keep_active(requester.caller(), view.id).await;
     let mut written = 0;

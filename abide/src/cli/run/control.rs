@@ -17,7 +17,6 @@ use crate::cli::client::{Client, ClientError};
 use crate::cli::prompt::{Prompt, PromptAnswer};
 use crate::cli::terminal::{RawMode, Terminal};
 use crate::http::run_request::{RunBody, StdinKind};
-use abide_engine::secret;
 
 /// Capacity of the queue of key input on its way to the command.
 const KEY_QUEUE: usize = 1_024;
@@ -238,14 +237,14 @@ impl RunControl {
     pub fn signalled(&mut self, sent: ForwardedSignal) {
         if sent == ForwardedSignal::Terminate {
             self.terminated = true;
-            return self.request("signal", signal_body("TERM"));
+            return self.request("signal", json!({"signal": "TERM"}));
         }
         self.interrupts += 1;
         if self.prompt.is_some() {
             return self.interrupt_at_prompt();
         }
         match self.interrupts {
-            1 => self.request("signal", signal_body("INT")),
+            1 => self.request("signal", json!({"signal": "INT"})),
             2 => self.request("kill", json!({})),
             _ => {}
         }
@@ -366,7 +365,7 @@ impl RunControl {
         let client = self.client.of_person();
         let end = async move {
             let path = |what: &str| format!("/v1/sessions/{id}/{what}");
-            let pipe = signal_body("PIPE");
+            let pipe = json!({"signal": "PIPE"});
             let _ = client.post_retrying(&path("signal"), &pipe).await;
             until_ended(&client, &id, PIPE_TIME).await
                 || client
@@ -429,12 +428,6 @@ impl RunControl {
             let _ = terminal.write(format!("{text}{end}").as_bytes());
         }
     }
-}
-
-/// Request body with an idempotency key, so that a retry does not send the signal twice.
-fn signal_body(signal: &str) -> Value {
-    let key = secret::random_hex::<16>();
-    json!({"signal": signal, "key": key})
 }
 
 /// Waits for the end of a session, at most for this time. Returns whether it has ended.

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::cli::client::{Client, ClientError};
-use abide_engine::secret;
 
 /// Largest number of bytes sent in one request.
 const CHUNK: usize = 64 << 10;
@@ -64,8 +63,6 @@ async fn forward_keys(
 }
 
 async fn send(client: &Client, session: &str, chunk: Bytes, last: bool) -> Result<(), ClientError> {
-    // Idempotency key: a retry is not written twice.
-    let key = secret::random_hex::<16>();
-    let path = format!("/v1/sessions/{session}/input?eof={last}&key={key}");
+    let path = format!("/v1/sessions/{session}/input?eof={last}");
     client.post_bytes(&path, chunk).await.map(drop)
 }
