@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::{Path, State as Shared};
-use axum::http::{HeaderValue, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use schemars::JsonSchema;
@@ -40,30 +40,21 @@ pub async fn download(
         let page = tail.page().await?;
         Ok::<_, std::io::Error>((!page.is_empty()).then(|| (log_stream::output_bytes(page), tail)))
     });
-    let mut response = Body::from_stream(pages).into_response();
-    set_header(
-        &mut response,
-        header::CONTENT_TYPE,
-        "application/octet-stream",
-    );
-    set_header(&mut response, header::CONTENT_SECURITY_POLICY, POLICY);
-    set_header(&mut response, header::CACHE_CONTROL, "no-store");
     let length = stored_bytes(end, &gaps).to_string();
-    set_header(&mut response, header::CONTENT_LENGTH, &length);
-    if query
+    let head = [
+        (header::CONTENT_TYPE, "application/octet-stream"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::CONTENT_LENGTH, &length),
+    ];
+    let is_file = query
         .download
-        .is_some_and(|flag| flag == "1" || flag == "true")
-    {
+        .is_some_and(|flag| flag == "1" || flag == "true");
+    let file = is_file.then(|| {
         let words = format!("attachment; filename=\"{}.log\"", view.id);
-        set_header(&mut response, header::CONTENT_DISPOSITION, &words);
-    }
-    Ok(response)
-}
-
-fn set_header(response: &mut Response, name: header::HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        response.headers_mut().insert(name, value);
-    }
+        [(header::CONTENT_DISPOSITION, words)]
+    });
+    Ok((head, file, Body::from_stream(pages)).into_response())
 }
 
 /// Bytes of a log that ends at this offset, without its gaps: pairs of the offsets where one begins and ends.

@@ -1,16 +1,14 @@
 //! Tools over HTTP: JSON arguments in, JSON result out, with the same implementation as over MCP.
 
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{self, Poll};
 
 use abide_api::{PublishedTool, PublishedTools};
 use abide_core::{Asking, Millis};
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::Body;
 use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use hyper::body::{Frame, SizeHint};
+use futures_util::stream;
 use serde_json::Value;
 use tracing::Instrument;
 
@@ -20,7 +18,7 @@ use super::requester::{self, Requester};
 use super::session_actions;
 use super::sessions::session_name;
 use super::{State, headers};
-use crate::tools::{self, Context, NotCalled, Receipt};
+use crate::tools::{self, Context, NotCalled};
 use abide_engine::config;
 
 pub async fn list() -> JsonResponse<PublishedTools> {
@@ -66,44 +64,18 @@ pub async fn call(
     let result = result.ok_or_else(Problem::stopping)?;
     let mut fields = result.to_fields();
     fields.insert("is_error".into(), result.is_error().into());
-    let body = Value::Object(fields).to_string().into();
-    let body = Body::new(DeliveryBody {
-        body: Some((body, call.into_receipt())),
+    let body = Value::Object(fields).to_string();
+    let head = [
+        (header::CONTENT_TYPE, "application/json".to_owned()),
+        (header::CONTENT_LENGTH, body.len().to_string()),
+    ];
+    // The result is delivered when the connection takes the body, which it writes before it yields.
+    let receipt = call.into_receipt();
+    let body = stream::once(async move {
+        receipt.delivered();
+        Ok::<_, Infallible>(body)
     });
-    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
-}
-
-/// Response body that reports its delivery when the connection takes it. The connection writes the
-/// bytes before it yields.
-struct DeliveryBody {
-    body: Option<(Bytes, Receipt)>,
-}
-
-impl HttpBody for DeliveryBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut task::Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.body.take().map(|(bytes, receipt)| {
-            receipt.delivered();
-            Ok(Frame::data(bytes))
-        }))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let left = self
-            .body
-            .as_ref()
-            .map_or(0, |(bytes, _)| bytes.len() as u64);
-        SizeHint::with_exact(left)
-    }
+    Ok((head, Body::from_stream(body)).into_response())
 }
 
 /// Context of a call: everything besides its arguments.
