@@ -8,7 +8,7 @@ use std::sync::Arc;
 use abide_api::{ErrorCode, Id, ToolResult};
 use abide_core::policy::Choice;
 use abide_core::request::Caller;
-use abide_core::{Asking, Millis, Mono, QuestionId, SessionId};
+use abide_core::{Asking, Conversation, Millis, Mono, QuestionId, SessionId};
 use futures_util::future::{BoxFuture, OptionFuture};
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -68,6 +68,40 @@ pub struct CallContext {
     pub request: Arc<InFlight>,
 }
 
+impl CallContext {
+    /// Facts about the caller that the tools need. `rounds`: times that the call has returned to ask.
+    fn tool_context(&self, rounds: u32, conversation: Option<Conversation>) -> Context {
+        let origin = &self.origin;
+        Context {
+            agent: origin.agent.clone(),
+            root: origin.root.clone(),
+            env: origin.env.clone(),
+            asking: match self.client.ask_method {
+                Some(AskMethod::Elicitation) => Asking::Here,
+                Some(AskMethod::ReturnCall) if rounds < ROUND_LIMIT => Asking::ByReturning,
+                Some(AskMethod::ReturnCall) | None => Asking::Elsewhere,
+            },
+            standby: client_timeouts::standby(
+                &self.client.name,
+                &origin.transport,
+                self.meta.get_progress_token().is_some(),
+                |name| origin.var(name),
+            ),
+            waited: (self.request.forwarded).map_or(Millis(0), |forwarded| forwarded.age),
+            request_key: request_key(origin, &self.request),
+            conversation,
+            client: match &origin.transport {
+                Transport::Front(front) => Some(front.clone()),
+                Transport::Http => None,
+            },
+            is_person: false,
+            inherited_limits: None,
+            session_name: None,
+            files_before: BTreeMap::new(),
+        }
+    }
+}
+
 /// Answers a `tools/call`.
 pub async fn run(
     server: &Server,
@@ -98,37 +132,10 @@ pub async fn run(
         Some(sealed) => Some(open_state(server, &origin, sealed, &tool, &arguments)?),
     };
     let rounds = round.map_or(0, |round| round.count);
-    let context = Context {
-        agent: origin.agent.clone(),
-        root: origin.root.clone(),
-        env: origin.env.clone(),
-        asking: match cx.client.ask_method {
-            Some(AskMethod::Elicitation) => Asking::Here,
-            Some(AskMethod::ReturnCall) if rounds < ROUND_LIMIT => Asking::ByReturning,
-            Some(AskMethod::ReturnCall) | None => Asking::Elsewhere,
-        },
-        standby: client_timeouts::standby(
-            &cx.client.name,
-            &origin.transport,
-            cx.meta.get_progress_token().is_some(),
-            |name| origin.var(name),
-        ),
-        waited: (cx.request.forwarded).map_or(Millis(0), |forwarded| forwarded.age),
-        request_key: request_key(&origin, &cx.request),
-        conversation,
-        client: match &origin.transport {
-            Transport::Front(front) => Some(front.clone()),
-            Transport::Http => None,
-        },
-        is_person: false,
-        inherited_limits: None,
-        session_name: None,
-        files_before: BTreeMap::new(),
-    };
+    let context = cx.tool_context(rounds, conversation);
     let (waited, caller) = (context.waited, context.caller());
-    // A call that can return to ask seals its arguments, so they are needed again after `begin` has consumed them.
-    let sealed_arguments =
-        matches!(cx.client.ask_method, Some(AskMethod::ReturnCall)).then(|| arguments.clone());
+    // A call that can return to ask seals its arguments.
+    let sealed_arguments = arguments.clone();
     let begun = match round {
         None => tools::begin(&server.handle, &tool, arguments, context).await,
         Some(Round { session, .. }) => {
@@ -153,7 +160,7 @@ pub async fn run(
         server,
         origin,
         tool: &tool,
-        arguments: sealed_arguments.unwrap_or_default(),
+        arguments: sealed_arguments,
         rounds,
         call,
         began: Mono(SystemClock.mono().0.saturating_sub(waited.0)),
