@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use abide_core::Conversation;
+use abide_api::{QuestionEvent, QuestionPage};
+use abide_core::{Conversation, QuestionId};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -168,8 +169,7 @@ impl Client {
 
     /// Sends a GET request and reads the whole answer, which is of a public type.
     pub async fn get_as<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        let answer = self.get(path).await?;
-        serde_json::from_value(answer).map_err(|fault| ClientError::Broken(fault.to_string()))
+        public_type(self.get(path).await?)
     }
 
     /// Reads a list page by page. `path` has a query; `list` is the field with the entries.
@@ -442,16 +442,16 @@ fn parse_event(text: &str) -> Option<(String, Value)> {
 pub struct QuestionFollower {
     client: Client,
     events: ResponseStream,
-    /// Ids of the questions that were returned as asked and not as closed.
-    pub known: Vec<String>,
-    ready: VecDeque<Value>,
+    /// Ids of the questions that were returned as open and not as closed.
+    pub known: Vec<QuestionId>,
+    ready: VecDeque<QuestionEvent>,
     /// The list has to be read, because events may have been missed.
     is_behind: bool,
 }
 
 impl QuestionFollower {
     /// Begins to follow. `known`: the open questions that an earlier follower has returned.
-    pub async fn begin(client: &Client, known: Vec<String>) -> Result<Self, ClientError> {
+    pub async fn begin(client: &Client, known: Vec<QuestionId>) -> Result<Self, ClientError> {
         Ok(QuestionFollower {
             client: client.clone(),
             events: client.get_stream("/v1/events").await?,
@@ -461,9 +461,8 @@ impl QuestionFollower {
         })
     }
 
-    /// Waits for the next change: the question, or its id and `closing`, with an `event`, `asked` or `closed`. `None`: the
-    /// stream has ended. Cancel-safe.
-    pub async fn next(&mut self) -> Result<Option<Value>, ClientError> {
+    /// Waits for the next change. `None`: the stream has ended. Cancel-safe.
+    pub async fn next(&mut self) -> Result<Option<QuestionEvent>, ClientError> {
         loop {
             if let Some(change) = self.ready.pop_front() {
                 if self.is_new(&change) {
@@ -476,12 +475,8 @@ impl QuestionFollower {
                 match self.events.event().await? {
                     None => return Ok(None),
                     Some((name, _)) if name == "hello" || name == "reset" => self.is_behind = true,
-                    Some((name, mut change)) if name == "question" => {
-                        let event = match change["state"].take() == "closed" {
-                            true => "closed",
-                            false => "asked",
-                        };
-                        self.push(change, event);
+                    Some((name, change)) if name == "question" => {
+                        self.ready.push_back(public_type(change)?);
                     }
                     Some(_) => {}
                 }
@@ -490,39 +485,33 @@ impl QuestionFollower {
     }
 
     async fn read_list(&mut self) -> Result<(), ClientError> {
-        let told = match self.known.is_empty() {
+        let told: Vec<String> = self.known.iter().map(ToString::to_string).collect();
+        let told = match told.is_empty() {
             true => String::new(),
-            false => format!("&told={}", self.known.join(",")),
+            false => format!("&told={}", told.join(",")),
         };
         let path = format!("/v1/questions?limit={PAGE}{told}");
-        let mut page = self.client.get(&path).await?;
-        for (list, event) in [("closed", "closed"), ("questions", "asked")] {
-            if let Value::Array(changes) = page[list].take() {
-                changes
-                    .into_iter()
-                    .for_each(|change| self.push(change, event));
-            }
-        }
+        let page: QuestionPage = self.client.get_as(&path).await?;
+        let open = page.questions.into_iter().map(Box::new);
+        let closed = page.closed.into_iter().map(QuestionEvent::Closed);
+        self.ready
+            .extend(closed.chain(open.map(QuestionEvent::Open)));
         Ok(())
     }
 
-    fn push(&mut self, mut change: Value, event: &str) {
-        if let Some(fields) = change.as_object_mut() {
-            fields.remove("state");
-            fields.insert("event".into(), event.into());
-            self.ready.push_back(change);
-        }
-    }
-
-    /// A question can be in the list and in an event, and one that was never returned as asked is not returned as closed.
-    fn is_new(&mut self, change: &Value) -> bool {
-        let id = change["question_id"].as_str().unwrap_or_default();
-        let known = self.known.iter().position(|known| known == id);
-        match (change["event"] == "asked", known) {
-            (true, None) => self.known.push(id.to_owned()),
-            (false, Some(at)) => drop(self.known.swap_remove(at)),
-            (true, Some(_)) | (false, None) => return false,
+    /// A question can be in the list and in an event, and one that was never returned as open is not returned as closed.
+    fn is_new(&mut self, change: &QuestionEvent) -> bool {
+        let known = self.known.iter().position(|known| *known == change.id());
+        match (change, known) {
+            (QuestionEvent::Open(_), None) => self.known.push(change.id()),
+            (QuestionEvent::Closed(_), Some(at)) => drop(self.known.swap_remove(at)),
+            (QuestionEvent::Open(_), Some(_)) | (QuestionEvent::Closed(_), None) => return false,
         }
         true
     }
+}
+
+/// Value of a public type, as the daemon has sent it.
+fn public_type<T: DeserializeOwned>(value: Value) -> Result<T, ClientError> {
+    serde_json::from_value(value).map_err(|fault| ClientError::Broken(fault.to_string()))
 }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use abide_api::cli::QuestionLine;
+use abide_api::{Question, QuestionDetails, QuestionEvent, QuestionPage};
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
@@ -9,7 +11,7 @@ use super::args::AnswerArgs;
 use super::client::{Client, ClientError, QuestionFollower};
 use super::error::CliError;
 use super::ids;
-use super::prompt::{Prompt, PromptAnswer, needs_words, offered_answers};
+use super::prompt::{Prompt, PromptAnswer, offered_answers};
 use super::reconnect::Reconnect;
 use super::show::{self, outln};
 use crate::cli::terminal::Terminal;
@@ -20,8 +22,8 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
         let answer = args.answer.join(" ");
         return send_answer(&client, question, &answer, args.json.json).await;
     }
-    let open = client.get("/v1/questions").await?;
-    let open = open["questions"].as_array().cloned().unwrap_or_default();
+    let open: QuestionPage = client.get_as("/v1/questions").await?;
+    let open = open.questions;
     let at_terminal =
         super::stdout_is_terminal() && std::io::IsTerminal::is_terminal(&std::io::stdin());
     if args.json.json {
@@ -49,8 +51,8 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
         None if args.follow => Err(CliError::new("there is no terminal to answer at")
             .next("`abide answer --follow --json` prints questions as they come")),
         None => {
-            for question in &open {
-                let id = question["question_id"].as_str().unwrap_or_default();
+            for QuestionDetails { question, .. } in &open {
+                let id = question.question_id.0;
                 outln!("{id}: {}", text_with_owner(question));
                 match offered_answers(question) {
                     Some(answers) => outln!("{answers}\n  for example: abide answer {id} once"),
@@ -65,18 +67,17 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
 }
 
 /// Text of a question, with its agent and folder, and its machine if that is another one.
-fn text_with_owner(question: &Value) -> String {
-    let text = |field: &str| question[field].as_str().unwrap_or_default();
-    let machine = question["machine"].as_str().map(one_line);
+fn text_with_owner(question: &Question) -> String {
+    let (text, machine) = (&question.text, question.machine.as_deref().map(one_line));
     // The text of a question about a command or a connection names agent and folder.
-    if needs_words(question) {
+    if question.held.is_some() {
         let machine = machine.map(|machine| format!("\n  on machine {machine}"));
-        return format!("{}{}", text("text"), machine.unwrap_or_default());
+        return format!("{text}{}", machine.unwrap_or_default());
     }
-    let (agent, folder) = (one_line(text("agent")), one_line(text("cwd")));
+    let (agent, folder) = (one_line(&question.agent), one_line(&question.cwd));
     let machine = machine.map(|machine| format!(" on machine {machine}"));
     let machine = machine.unwrap_or_default();
-    format!("{}\n  agent {agent} in {folder}{machine}", text("text"))
+    format!("{text}\n  agent {agent} in {folder}{machine}")
 }
 
 async fn send_answer(
@@ -162,7 +163,8 @@ async fn follow(
 /// Prints a line for each question that is opened or closed.
 async fn print_changes(questions: &mut QuestionFollower) -> Result<(), CliError> {
     while let Some(change) = questions.next().await? {
-        if !super::print(format!("{change}\n").as_bytes())? {
+        let line = serde_json::to_value(QuestionLine::from(change)).unwrap_or_default();
+        if !super::print(format!("{line}\n").as_bytes())? {
             return Ok(());
         }
     }
@@ -173,7 +175,7 @@ async fn print_changes(questions: &mut QuestionFollower) -> Result<(), CliError>
 struct AnswerLoop {
     client: Client,
     terminal: Terminal,
-    queue: VecDeque<Value>,
+    queue: VecDeque<Question>,
     shown: Option<Prompt>,
     /// Number of questions until the program ends; `None`: it runs until interrupted.
     remaining: Option<usize>,
@@ -198,7 +200,7 @@ impl AnswerLoop {
             if self.shown.is_none()
                 && let Some(mut question) = self.queue.pop_front()
             {
-                question["text"] = text_with_owner(&question).into();
+                question.text = text_with_owner(&question);
                 self.shown = Some(Prompt::show(&self.terminal, &question, false));
             }
             let answer = async {
@@ -218,23 +220,21 @@ impl AnswerLoop {
         Ok(())
     }
 
-    fn handle_event(&mut self, line: Value) {
-        let id = line["question_id"].as_str().unwrap_or_default();
-        let shown = self
-            .shown
-            .as_ref()
-            .is_some_and(|prompt| prompt.question == id);
-        match line["event"].as_str() {
-            Some("asked") if !shown => self.queue.push_back(line),
-            Some("closed") => {
+    fn handle_event(&mut self, event: QuestionEvent) {
+        let id = event.id();
+        let shown = self.shown.as_ref();
+        let shown = shown.is_some_and(|prompt| prompt.question == id.to_string());
+        match event {
+            QuestionEvent::Open(details) if !shown => self.queue.push_back(details.question),
+            QuestionEvent::Open(_) => {}
+            QuestionEvent::Closed(closed) => {
                 let before = self.queue.len();
-                self.queue
-                    .retain(|question| question["question_id"] != line["question_id"]);
+                self.queue.retain(|question| question.question_id.0 != id);
                 if shown && let Some(prompt) = self.shown.take() {
-                    let why = match line["closing"].as_str() {
-                        Some("withdrawn") => "withdrawn: no longer needed",
-                        Some("expired") => "expired: nobody answered within a day",
-                        Some("no") => "answered elsewhere: no",
+                    let why = match closed.closing.as_str() {
+                        "withdrawn" => "withdrawn: no longer needed",
+                        "expired" => "expired: nobody answered within a day",
+                        "no" => "answered elsewhere: no",
                         _ => "answered elsewhere: yes",
                     };
                     prompt.withdraw(&self.terminal, why);
@@ -243,7 +243,6 @@ impl AnswerLoop {
                     self.question_done();
                 }
             }
-            _ => {}
         }
     }
 

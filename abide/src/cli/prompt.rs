@@ -2,8 +2,8 @@
 
 use std::io::{IsTerminal, Write};
 
+use abide_api::{AnswerOffer, Question};
 use anstyle::Style;
-use serde_json::Value;
 
 use super::show;
 use crate::cli::terminal::Terminal;
@@ -46,17 +46,17 @@ const ANSWER_LIMIT: usize = 1 << 10;
 
 impl Prompt {
     /// Shows the question. With `keys` the terminal is in raw mode, and a single key answers.
-    pub fn show(terminal: &Terminal, facts: &Value, raw_keys: bool) -> Self {
-        let text = facts["text"].as_str().unwrap_or_default();
+    pub fn show(terminal: &Terminal, question: &Question, raw_keys: bool) -> Self {
         let prompt = Prompt {
-            question: facts["question_id"].as_str().unwrap_or_default().to_owned(),
+            question: question.question_id.0.to_string(),
             raw_keys,
             typed: Vec::new(),
             eof_count: 0,
-            ask: ask_line(facts, raw_keys),
-            explicit: needs_words(facts),
+            ask: ask_line(question, raw_keys),
+            explicit: offers(question).is_some(),
         };
-        let (question, rest) = text.split_once('\n').unwrap_or((text, ""));
+        let text = question.text.as_str();
+        let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
         // Bold, to stand out from the command's output.
         let bold = match config::colour_enabled() {
             true => show::HEADING,
@@ -67,7 +67,7 @@ impl Prompt {
         prompt.write(
             terminal,
             &format!(
-                "{own_line}{bold}{question}{bold:#}\n{rest}\n{effect}{}",
+                "{own_line}{bold}{first}{bold:#}\n{rest}\n{effect}{}",
                 prompt.ask
             ),
         );
@@ -159,50 +159,43 @@ pub fn confirm(ask: &str) -> Option<bool> {
     Some(matches!(answer.as_str(), "y" | "yes"))
 }
 
-/// True if the question is about a held command or a connection of a sandbox: a yes permits something.
-pub(super) fn needs_words(question: &Value) -> bool {
-    matches!(question["about"].as_str(), Some("command" | "connection"))
+/// Answers that a question about a held command or a connection of a sandbox offers: a yes permits something. `None`: it is
+/// about an idle session.
+fn offers(question: &Question) -> Option<&[AnswerOffer]> {
+    question.held.as_ref().map(|held| &held.answers[..])
 }
 
 /// Line at which the person answers, with the rules that an answer would write.
-fn ask_line(facts: &Value, raw_keys: bool) -> String {
-    let offers = facts["held"]["answers"].as_array();
-    let Some(offers) = offers.filter(|_| needs_words(facts)) else {
-        return ASK.to_owned();
-    };
-    if raw_keys {
-        return "Allow it once? [y/n] ".into();
+fn ask_line(question: &Question, raw_keys: bool) -> String {
+    match offers(question) {
+        None => ASK.to_owned(),
+        Some(_) if raw_keys => "Allow it once? [y/n] ".into(),
+        Some(offers) => format!(
+            "{}Answer: {}, or no, because …: ",
+            all_rules_added(offers),
+            words_of(offers)
+        ),
     }
-    format!(
-        "{}Answer: {}, or no, because …: ",
-        all_rules_added(offers),
-        words_of(offers)
-    )
 }
 
 /// Answers that a question about a command or a connection has, and the rules that they add. `None`: it is about something
 /// else.
-pub fn offered_answers(facts: &Value) -> Option<String> {
-    let offers = facts["held"]["answers"].as_array();
-    let offers = offers.filter(|_| needs_words(facts))?;
+pub fn offered_answers(question: &Question) -> Option<String> {
+    let offers = offers(question)?;
     let (rules, words) = (all_rules_added(offers), words_of(offers));
     Some(format!("{rules}  answers: {words}, or \"no, because …\""))
 }
 
 /// Rules that answers add, a paragraph for each.
-fn all_rules_added(offers: &[Value]) -> String {
-    let field = |offer: &'_ Value, name: &str| offer[name].as_str().unwrap_or_default().to_owned();
-    let added = offers
-        .iter()
-        .map(|offer| rules_added(&field(offer, "answer"), &field(offer, "adds")));
-    added.collect()
+fn all_rules_added(offers: &[AnswerOffer]) -> String {
+    let added = offers.iter();
+    added
+        .map(|offer| rules_added(&offer.answer, &offer.adds))
+        .collect()
 }
 
-fn words_of(offers: &[Value]) -> String {
-    let words: Vec<&str> = offers
-        .iter()
-        .filter_map(|offer| offer["answer"].as_str())
-        .collect();
+fn words_of(offers: &[AnswerOffer]) -> String {
+    let words: Vec<&str> = offers.iter().map(|offer| offer.answer.as_str()).collect();
     words.join(", ")
 }
 
@@ -250,18 +243,20 @@ mod tests {
 
     #[test]
     fn enter_permits_no_connection_and_no_command() {
-        use serde_json::json;
-        for about in ["command", "connection"] {
-            let answers = json!([{"answer": "once"}, {"answer": "no"}]);
-            let facts = json!({"about": about, "held": {"answers": answers}});
-            assert!(needs_words(&facts));
-            assert_eq!(
-                ask_line(&facts, false),
-                "Answer: once, no, or no, because …: "
-            );
-            assert_eq!(ask_line(&facts, true), "Allow it once? [y/n] ");
-        }
-        assert!(!needs_words(&json!({"about": "idle"})));
+        let mut question: Question = serde_json::from_value(serde_json::json!({
+            "question_id": "question_k3v9x2bc", "session_id": "session_k3v9x2bc", "question": "", "about": "command",
+            "command": "", "agent": "", "cwd": "", "idle": 0, "running_for": 0, "last_line": "", "doing": "",
+            "waiting_for_input": false, "cpu": 0, "asked_at": 0, "text": "",
+            "held": {"folder": "", "part": "", "rule": "", "why": "", "answers": [
+                {"answer": "once", "adds": ""}, {"answer": "no", "adds": ""},
+            ]},
+        }))
+        .expect("a question");
+        let line = "Answer: once, no, or no, because …: ";
+        assert_eq!(ask_line(&question, false), line);
+        assert_eq!(ask_line(&question, true), "Allow it once? [y/n] ");
+        question.held = None;
+        assert_eq!(ask_line(&question, false), ASK);
         assert_eq!(parse_words(b"\n"), None);
         assert_eq!(parse_words(b"n\n"), Some(PromptAnswer::No));
     }

@@ -1,5 +1,6 @@
 //! Interface of a person: questions and their answers.
 
+use abide_api::{QuestionDetails, QuestionEvent};
 use serde_json::{Map, Value};
 
 use super::Error;
@@ -37,17 +38,17 @@ pub struct Question {
 }
 
 impl Question {
-    fn of(facts: Value) -> Option<Self> {
-        let Value::Object(facts) = facts else {
-            return None;
-        };
-        let text = |name: &str| facts.get(name).and_then(Value::as_str).map(str::to_owned);
-        Some(Question {
-            id: text("question_id")?,
-            session_id: text("session_id")?,
-            text: text("text")?,
-            facts,
-        })
+    fn of(details: &QuestionDetails) -> Self {
+        let question = &details.question;
+        Question {
+            id: question.question_id.0.to_string(),
+            session_id: question.session_id.0.to_string(),
+            text: question.text.clone(),
+            facts: match serde_json::to_value(details) {
+                Ok(Value::Object(facts)) => facts,
+                _ => Map::new(),
+            },
+        }
     }
 }
 
@@ -83,10 +84,8 @@ impl Questions {
     /// Waits for the next question. `None`: abide has stopped.
     pub async fn next(&mut self) -> Result<Option<Question>, Error> {
         while let Some(change) = self.0.next().await? {
-            if change["event"] == "asked"
-                && let Some(question) = Question::of(change)
-            {
-                return Ok(Some(question));
+            if let QuestionEvent::Open(details) = change {
+                return Ok(Some(Question::of(&details)));
             }
         }
         Ok(None)

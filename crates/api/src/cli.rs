@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     AuditLine, AuditVerified, ClosedQuestion, Daemon, Message, PolicyTested, Question,
-    QuestionDetails, Session, SessionEnd, TimerDetails,
+    QuestionDetails, QuestionEvent, Session, SessionEnd, TimerDetails,
 };
 
 /// `run`
@@ -55,13 +55,22 @@ pub enum Answer {
 }
 
 /// A change of a question, as a line of `answer --follow`.
-#[derive(JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum QuestionLine {
     /// The question is open.
     Asked(Box<QuestionDetails>),
     /// The question was answered or withdrawn.
     Closed(ClosedQuestion),
+}
+
+impl From<QuestionEvent> for QuestionLine {
+    fn from(event: QuestionEvent) -> Self {
+        match event {
+            QuestionEvent::Open(details) => QuestionLine::Asked(details),
+            QuestionEvent::Closed(closed) => QuestionLine::Closed(closed),
+        }
+    }
 }
 
 /// `session list`

@@ -101,13 +101,23 @@ pub struct ClosedQuestion {
 }
 
 /// A change of a question, as an event of the page.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum QuestionEvent {
     /// The question is open.
     Open(Box<QuestionDetails>),
     /// The question was answered or withdrawn.
     Closed(ClosedQuestion),
+}
+
+impl QuestionEvent {
+    /// Id of the question.
+    pub fn id(&self) -> QuestionId {
+        match self {
+            QuestionEvent::Open(details) => details.question.question_id.0,
+            QuestionEvent::Closed(closed) => closed.question_id.0,
+        }
+    }
 }
 
 /// An answer that was accepted.

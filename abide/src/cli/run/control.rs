@@ -4,8 +4,10 @@
 use std::io;
 use std::pin::pin;
 
+use abide_api::Question;
 use abide_core::Millis;
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -311,13 +313,13 @@ impl RunControl {
     }
 
     /// Shows a question at the terminal, unless it is shown already or was answered.
-    pub fn ask(&mut self, facts: &Value) {
-        let Some(terminal) = &self.terminal else {
+    pub fn ask(&mut self, facts: Value) {
+        let (Some(terminal), Ok(question)) = (&self.terminal, Question::deserialize(facts)) else {
             return;
         };
-        let id = facts["question_id"].as_str();
-        let shown = self.prompt.as_ref().map(|prompt| prompt.question.as_str());
-        if id == shown || id == self.answered.as_deref() {
+        let id = question.question_id.0.to_string();
+        let shown = self.prompt.as_ref().map(|prompt| &prompt.question);
+        if Some(&id) == shown || Some(&id) == self.answered.as_ref() {
             return;
         }
         let raw = self.raw.is_some();
@@ -325,7 +327,7 @@ impl RunControl {
             let _ = terminal.write(if raw { b"\r\n" } else { b"\n" });
             self.mid_line = false;
         }
-        self.prompt = Some(Prompt::show(terminal, facts, raw));
+        self.prompt = Some(Prompt::show(terminal, &question, raw));
     }
 
     /// Withdraws the question that is shown, if any.

@@ -121,7 +121,7 @@ async fn follow(
             Frame::Offset(offset) => output.at = offset,
             Frame::Time(_) => {}
             Frame::Gap(bytes) => output.gap(bytes),
-            Frame::Question(facts) => control.ask(&facts),
+            Frame::Question(facts) => control.ask(facts),
             Frame::Closed(facts) => control.closed(&facts),
             Frame::Ended(facts) => {
                 control.withdraw("the command has ended: the question is withdrawn");

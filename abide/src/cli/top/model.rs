@@ -1,7 +1,6 @@
 //! State of `abide top`, and the effect of each key on it. This file knows neither the terminal nor the
 //! daemon, so that all of it can be unit-tested.
 
-use crate::cli::prompt::needs_words;
 use serde_json::{Value, json};
 
 use super::feed::Lists;
@@ -456,6 +455,11 @@ impl Model {
 fn answered(question: String, answer: &str) -> KeyEffect {
     let answer = answer.to_owned();
     KeyEffect::Request(TopRequest::Answer { question, answer })
+}
+
+/// True if the question is about a held command or a connection of a sandbox: a yes permits something.
+pub fn needs_words(question: &Value) -> bool {
+    matches!(question["about"].as_str(), Some("command" | "connection"))
 }
 
 /// Answers that a question about a command offers.

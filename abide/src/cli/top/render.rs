@@ -1,14 +1,13 @@
 //! Rendering of `abide top`: lines of text for a screen of a given size. Control characters in text
 //! that a command has written are escaped, so that the text cannot control the terminal.
 
-use crate::cli::prompt::needs_words;
 use abide_core::Millis;
 use abide_output::printable::one_line;
 use anstyle::{Effects, Style};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-use super::model::{Model, Overlay, Section, answers};
+use super::model::{Model, Overlay, Section, answers, needs_words};
 use crate::cli::show::{self, FAINT, GOOD, HEADING, WARN};
 
 /// Columns of a timer's progress bar.
