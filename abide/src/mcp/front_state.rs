@@ -8,7 +8,7 @@ use abide_core::time::Mono;
 use abide_engine::clock::SystemClock;
 use serde_json::Value;
 
-use super::control;
+use super::control::{self, ControlLine};
 use super::front_hello::FrontHello;
 use super::outline::{BOM, MessageKind, Outline, normalize_id};
 use super::replay_suspects::{self, ReplayState};
@@ -54,9 +54,10 @@ pub struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// Milliseconds since the request arrived.
-    pub fn age(&self, now: Mono) -> u64 {
-        now.since(self.arrived).0
+    /// The request as it is sent again: behind a control line with its number, and the time since it arrived.
+    pub fn replayed(&self, now: Mono) -> Vec<u8> {
+        let again = ControlLine::Again(self.number, now.since(self.arrived).0);
+        [again.line().as_bytes(), &self.bytes].concat()
     }
 }
 
@@ -208,11 +209,9 @@ impl FrontState {
             opening.iter().chain(unanswered()).chain(cancelled)
         };
         let now = SystemClock.mono();
-        self.hello.replayed = replayed().map(|line| line.number).collect();
-        self.hello.ages = replayed().map(|line| line.age(now)).collect();
         let mut lines = self.hello.line();
         for line in replayed() {
-            lines.extend_from_slice(&line.bytes);
+            lines.extend(line.replayed(now));
             if Some(line.number) == self.opening.as_ref().map(|opening| opening.number) {
                 lines.extend(self.initialized.iter().flatten());
             }
@@ -260,8 +259,15 @@ mod tests {
         let lines = String::from_utf8(state.replay()).unwrap();
         let (hello, rest) = lines.split_once('\n').unwrap();
         let hello = FrontHello::read(hello.as_bytes()).unwrap();
-        let line = |line: &str| replay_suspects::without_time(line).to_owned();
-        (hello.replayed, hello.next, rest.lines().map(line).collect())
+        let (again, rest): (Vec<&str>, Vec<&str>) =
+            rest.lines().partition(|line| line.starts_with("!again "));
+        let number = |line: &&str| line.split(' ').nth(1).unwrap().parse().unwrap();
+        let line = |line: &&str| replay_suspects::without_time(line).to_owned();
+        (
+            again.iter().map(number).collect(),
+            hello.next,
+            rest.iter().map(line).collect(),
+        )
     }
 
     fn state() -> FrontState {
@@ -349,9 +355,10 @@ mod tests {
         let mut state = state();
         send_line(&mut state, CALL);
         state.unanswered[0].arrived = Mono(0);
-        state.replay();
-        assert_eq!(state.hello.ages.len(), 1);
-        assert!(state.hello.ages[0] > 0);
+        let lines = String::from_utf8(state.replay()).unwrap();
+        let again = lines.lines().nth(1).unwrap();
+        let age = again.strip_prefix("!again 0 ").unwrap();
+        assert!(age.parse::<u64>().unwrap() > 0);
     }
 
     #[test]

@@ -82,10 +82,7 @@ impl FrontState {
         let is_suspected = |line: &&mut PendingRequest| line.replay == ReplayState::Suspected;
         if let Some(line) = self.unanswered.iter_mut().find(is_suspected) {
             line.replay = ReplayState::Unconfirmed;
-            let mut lines = ControlLine::Again(line.number, line.age(SystemClock.mono()))
-                .line()
-                .into_bytes();
-            lines.extend_from_slice(&line.bytes);
+            let mut lines = line.replayed(SystemClock.mono());
             lines.extend_from_slice(check_line().as_bytes());
             self.send(&lines);
         }
@@ -180,7 +177,9 @@ mod tests {
     fn connect(state: &mut FrontState) -> Vec<String> {
         let lines = String::from_utf8(state.replay()).unwrap();
         let line = |line| without_time(line).to_owned();
-        lines.lines().skip(1).map(line).collect()
+        let lines = lines.lines().skip(1);
+        let lines = lines.filter(|line| !line.starts_with("!again "));
+        lines.map(line).collect()
     }
 
     /// Simulates the loss of the daemon; returns the lines that the client is sent.

@@ -2,7 +2,6 @@
 //!
 //! Every request is answered under its id, also one that cannot be decoded or reuses an id in use.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,27 +138,15 @@ struct FrontConnection {
 
 /// Numbers of requests, counted in the same way as the front counts them.
 struct Numbers {
-    replayed: VecDeque<Forwarded>,
+    /// Facts about the next request, if it is replayed.
+    replayed: Option<Forwarded>,
+    /// Number of the next other request.
     next: u64,
 }
 
 impl Numbers {
-    fn of(hello: &FrontHello) -> Self {
-        let ages = hello.ages.iter().copied().chain(std::iter::repeat(0));
-        let replayed = hello.replayed.iter().zip(ages);
-        Numbers {
-            replayed: replayed
-                .map(|(ordinal, age)| Forwarded {
-                    ordinal: *ordinal,
-                    age: Millis(age),
-                })
-                .collect(),
-            next: hello.next,
-        }
-    }
-
     fn take(&mut self) -> Forwarded {
-        self.replayed.pop_front().unwrap_or_else(|| {
+        self.replayed.take().unwrap_or_else(|| {
             self.next += 1;
             Forwarded {
                 ordinal: self.next - 1,
@@ -181,7 +168,10 @@ impl FrontConnection {
             connection: Connection::new(server, Sink::Front(writer.clone()), first),
             origin,
             writer,
-            numbers: Numbers::of(hello),
+            numbers: Numbers {
+                replayed: None,
+                next: hello.next,
+            },
         }
     }
 
@@ -213,7 +203,7 @@ impl FrontConnection {
         match ControlLine::read(line) {
             Some(ControlLine::Again(ordinal, age)) => {
                 let age = Millis(age);
-                self.numbers.replayed.push_back(Forwarded { ordinal, age });
+                self.numbers.replayed = Some(Forwarded { ordinal, age });
             }
             Some(ControlLine::Check(millis)) => {
                 let writer = self.writer.clone();
