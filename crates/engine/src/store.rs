@@ -17,7 +17,6 @@ mod write;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 
 use abide_core::id::IdPermutation;
@@ -25,7 +24,7 @@ use abide_core::record::{StoredRows, StoredState};
 use abide_core::timer::Until;
 use abide_core::{HeldCommand, Question, QuestionId, Record, SessionId, TimerId};
 use rusqlite::{Connection, ffi};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::clients::ConnectedReaders;
 pub(crate) use damage::{OpenedPostgres, open_postgres};
@@ -190,21 +189,49 @@ impl From<rusqlite::Error> for StoreFault {
 }
 
 /// SQLite with a thread of its own for everything that may take long.
-pub struct Sqlite {
-    jobs: std_mpsc::SyncSender<Job>,
+pub struct Sqlite(JobQueue);
+
+/// Sender of the result of a commit.
+type Done = oneshot::Sender<Result<(), StoreFault>>;
+
+/// Work for the thread that writes, with the sender of the result.
+enum Job {
+    Commit(Vec<Record>, Done),
+    /// Only for PostgreSQL, like `TakeMessages`.
+    Settle(Done),
+    WakerRecord(WakerRecord, OwnedSemaphorePermit, Done),
+    Prune(u64, oneshot::Sender<Result<usize, StoreFault>>),
+    /// Takes the messages of other machines for these readers.
+    TakeMessages(ConnectedReaders, OwnedSemaphorePermit),
+}
+
+/// Queue of the thread that writes.
+struct JobQueue {
+    jobs: mpsc::Sender<Job>,
     /// Places for waker records in the queue.
     waker_places: Arc<Semaphore>,
 }
 
-/// Work for the store's thread, with the sender of the result.
-enum Job {
-    Commit(Vec<Record>, oneshot::Sender<Result<(), StoreFault>>),
-    WakerRecord(
-        WakerRecord,
-        OwnedSemaphorePermit,
-        oneshot::Sender<Result<(), StoreFault>>,
-    ),
-    Prune(u64, oneshot::Sender<Result<usize, StoreFault>>),
+impl JobQueue {
+    fn new() -> (Self, mpsc::Receiver<Job>) {
+        let (jobs, queue) = mpsc::channel(MAX_JOBS);
+        let waker_places = Arc::new(Semaphore::new(MAX_WAKER_RECORDS));
+        (JobQueue { jobs, waker_places }, queue)
+    }
+
+    /// Sends a job. If that is not possible, its sender is dropped, which the receiver sees as a failure.
+    fn send<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> oneshot::Receiver<T> {
+        let (done, answer) = oneshot::channel();
+        let _ = self.jobs.try_send(job(done));
+        answer
+    }
+
+    fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>> {
+        match self.waker_places.clone().try_acquire_owned() {
+            Ok(place) => self.send(|done| Job::WakerRecord(record, place, done)),
+            Err(_) => oneshot::channel().1,
+        }
+    }
 }
 
 /// Waker records that may be queued: many clients that connect at once write one each.
@@ -264,17 +291,13 @@ impl Sqlite {
         let mut db = connect(path)?;
         let (state, open) = load(&mut db, boot_id)?;
         let reader = StoreReader::new(connect(path)?, connect(path)?, state.id_permutation);
-        let (jobs, queue) = std_mpsc::sync_channel::<Job>(MAX_JOBS);
+        let (jobs, queue) = JobQueue::new();
         std::thread::Builder::new()
             .name("abide-store".into())
-            .spawn(move || serve(&mut db, &queue))
+            .spawn(move || serve(&mut db, queue))
             .map_err(|e| StoreFault::Refused(format!("a thread for the database: {e}")))?;
-        let store = Arc::new(Sqlite {
-            jobs,
-            waker_places: Arc::new(Semaphore::new(MAX_WAKER_RECORDS)),
-        });
         Ok(Opened {
-            store,
+            store: Arc::new(Sqlite(jobs)),
             reader,
             state,
             open,
@@ -283,39 +306,30 @@ impl Sqlite {
 }
 
 /// Runs jobs until all senders are dropped.
-fn serve(db: &mut Connection, queue: &std_mpsc::Receiver<Job>) {
-    while let Ok(job) = queue.recv() {
+fn serve(db: &mut Connection, mut queue: mpsc::Receiver<Job>) {
+    while let Some(job) = queue.blocking_recv() {
         match job {
             Job::Commit(records, done) => drop(done.send(write::commit(db, &records))),
             Job::WakerRecord(record, _place, done) => {
                 drop(done.send(write::write_waker_record(db, &record)));
             }
             Job::Prune(before, done) => drop(done.send(write::prune(db, before))),
+            Job::Settle(_) | Job::TakeMessages(..) => {}
         }
     }
 }
 
 impl Store for Sqlite {
     fn commit(&self, records: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>> {
-        let (done, answer) = oneshot::channel();
-        // A dead writer drops `done`, which the receiver sees as a failure.
-        let _ = self.jobs.try_send(Job::Commit(records, done));
-        answer
+        self.0.send(|done| Job::Commit(records, done))
     }
 
     fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>> {
-        let (done, answer) = oneshot::channel();
-        // If there are too many, `done` is dropped, which the receiver sees as a failure.
-        if let Ok(place) = self.waker_places.clone().try_acquire_owned() {
-            let _ = self.jobs.try_send(Job::WakerRecord(record, place, done));
-        }
-        answer
+        self.0.write_waker_record(record)
     }
 
     fn prune(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {
-        let (done, answer) = oneshot::channel();
-        let _ = self.jobs.try_send(Job::Prune(before_ms, done));
-        answer
+        self.0.send(|done| Job::Prune(before_ms, done))
     }
 }
 

@@ -44,9 +44,9 @@ pub(crate) use schema::{TIMELINE, VERSION as SCHEMA_VERSION};
 pub(crate) use shard_rows::{ShardChange, ShardRows};
 pub(crate) use sharing::text_array;
 pub use timer_marks::TimerMarks;
-use writer::{Job, Trouble, Writer, WriterParts, unreachable};
+use writer::{Trouble, Writer, WriterParts, unreachable};
 
-use super::{MAX_JOBS, MAX_WAKER_RECORDS, Opened, Store, StoreFault, StoreReader, WakerRecord};
+use super::{Job, JobQueue, Opened, Store, StoreFault, StoreReader, WakerRecord};
 use crate::clients::ConnectedReaders;
 use crate::clock::{SystemClock, pause, sleep_until};
 use crate::config::Paths;
@@ -63,9 +63,7 @@ const START: Duration = Duration::from_secs(3);
 
 /// PostgreSQL with a thread that writes.
 struct Postgres {
-    jobs: mpsc::Sender<Job>,
-    /// Places for waker records in the queue.
-    waker_places: Arc<Semaphore>,
+    queue: JobQueue,
     /// Place for a search for messages of other machines in the queue.
     search_place: Arc<Semaphore>,
     trouble: Trouble,
@@ -96,7 +94,7 @@ pub(super) fn open(
     machine: OwnMachine,
 ) -> Result<(Opened, OpenedFleet), StoreFault> {
     let trouble = Trouble::default();
-    let (jobs, queue) = mpsc::channel(MAX_JOBS);
+    let (jobs, queue) = JobQueue::new();
     let (ownership, ownership_changes) = mpsc::channel(MAX_CHANGES);
     let (changes_sender, changes) = mpsc::channel(MAX_CHANGES);
     let home = ShardId(machine.identity.id);
@@ -289,31 +287,23 @@ fn start_thread(name: &str, work: impl FnOnce(Runtime) + Send + 'static) -> Resu
 }
 
 impl Postgres {
-    fn new(jobs: mpsc::Sender<Job>, trouble: Trouble, fleet: Fleet) -> Self {
+    fn new(queue: JobQueue, trouble: Trouble, fleet: Fleet) -> Self {
         Postgres {
-            jobs,
-            waker_places: Arc::new(Semaphore::new(MAX_WAKER_RECORDS)),
+            queue,
             search_place: Arc::new(Semaphore::new(1)),
             trouble,
             fleet,
         }
     }
-
-    /// Sends a job. If that is not possible, its sender is dropped, which the receiver sees as a failure.
-    fn send<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> oneshot::Receiver<T> {
-        let (done, answer) = oneshot::channel();
-        let _ = self.jobs.try_send(job(done));
-        answer
-    }
 }
 
 impl Store for Postgres {
     fn commit(&self, records: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>> {
-        self.send(|done| Job::Commit(records, done))
+        self.queue.send(|done| Job::Commit(records, done))
     }
 
     fn settle(&self) -> oneshot::Receiver<Result<(), StoreFault>> {
-        self.send(Job::Settle)
+        self.queue.send(Job::Settle)
     }
 
     fn trouble(&self) -> Option<String> {
@@ -326,21 +316,18 @@ impl Store for Postgres {
     }
 
     fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>> {
-        let Ok(place) = self.waker_places.clone().try_acquire_owned() else {
-            return oneshot::channel().1;
-        };
-        self.send(|done| Job::WakerRecord(record, place, done))
+        self.queue.write_waker_record(record)
     }
 
     fn take_messages(&self, readers: ConnectedReaders) {
         // If a search is queued, the next heartbeat tries again.
         if let Ok(place) = self.search_place.clone().try_acquire_owned() {
-            let _ = self.jobs.try_send(Job::TakeMessages(readers, place));
+            let _ = self.queue.jobs.try_send(Job::TakeMessages(readers, place));
         }
     }
 
     fn prune(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {
-        self.send(|done| Job::Prune(before_ms, done))
+        self.queue.send(|done| Job::Prune(before_ms, done))
     }
 }
 
@@ -351,10 +338,11 @@ mod tests {
     use abide_core::fleet::MachineId;
 
     use super::*;
+    use crate::store::MAX_JOBS;
 
     #[test]
     fn commit_has_a_place_behind_waker_records_and_searches_that_wait() {
-        let (jobs, mut queue) = mpsc::channel(MAX_JOBS);
+        let (jobs, mut queue) = JobQueue::new();
         let (ownership, _changes) = mpsc::channel(1);
         let folder = tempfile::tempdir().expect("a folder");
         let (_runner, fleet) = Runner::new(RunnerParts {

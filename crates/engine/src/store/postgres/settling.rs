@@ -7,8 +7,8 @@ use super::link::{Link, LinkFault};
 use super::ownership::{Owned, refused};
 use super::schema::first_value;
 use super::transaction::Transaction;
-use super::writer::{Done, Writer, no_connection, send_transaction, unreachable};
-use crate::store::StoreFault;
+use super::writer::{Writer, no_connection, send_transaction, unreachable};
+use crate::store::{Done, StoreFault};
 
 /// Transaction whose outcome is not known.
 pub(super) struct Unsettled {

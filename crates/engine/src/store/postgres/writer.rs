@@ -14,7 +14,7 @@ use abide_core::fleet::{Event as FleetEvent, MachineId, ShardId};
 use abide_core::id::IdPermutation;
 use abide_core::{Millis, Mono, Record};
 use abide_session::crash_point;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::SqlState;
 
@@ -28,13 +28,12 @@ use super::settling::Unsettled;
 use super::shard_rows::{self, ShardChange};
 use super::sharing::{NOW, TimeCheck, is_about_numbers};
 use super::transaction::{Counters, Recent, Transaction};
-use crate::clients::ConnectedReaders;
 use crate::clock::{Clock, SystemClock, pause, sleep_until};
 use crate::fleet::{Fleet, Ownership};
-use crate::store::StoreFault;
 use crate::store::deliveries::WakerRecord;
 use crate::store::records::TOLD_IN_ANSWER;
 use crate::store::write::{PRUNE_BATCH, crash_points};
+use crate::store::{Job, StoreFault};
 use crate::{entropy, timestamp};
 
 /// Bytes of a transaction after which a plan that was made before may read too much.
@@ -42,19 +41,6 @@ const LARGE: usize = 256 << 10;
 /// Time between two attempts to connect: doubled from the first to the last.
 const FIRST_RETRY: Millis = Millis(200);
 const LAST_RETRY: Millis = Millis::from_secs(5);
-
-/// Sender of the result of a commit.
-pub(super) type Done = oneshot::Sender<Result<(), StoreFault>>;
-
-/// Work for the writer, with the sender of the result.
-pub(super) enum Job {
-    Commit(Vec<Record>, Done),
-    Settle(Done),
-    WakerRecord(WakerRecord, OwnedSemaphorePermit, Done),
-    Prune(u64, oneshot::Sender<Result<usize, StoreFault>>),
-    /// Takes the messages of other machines for these readers.
-    TakeMessages(ConnectedReaders, OwnedSemaphorePermit),
-}
 
 /// Sentence about a server that cannot be reached.
 pub(super) type Trouble = Arc<Mutex<Option<String>>>;
