@@ -1,7 +1,7 @@
 //! The keeper's event loop: one poll over everything that can happen.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -120,56 +120,51 @@ impl Keeper {
     }
 
     fn wait(&self) -> Woken {
-        // No allocation here: the caller waits for the result of the next event.
-        let signals = PollFd::new(&self.resources.signals, PollFlags::IN);
-        let mut fds: [PollFd<'_>; SLOTS] = std::array::from_fn(|_| signals.clone());
-        let mut slots = [Slot::Signal; SLOTS];
-        let mut count = 1;
-        let mut add = |fd: BorrowedFd<'_>, flags: PollFlags, slot: Slot| {
-            // SAFETY: what is polled belongs to `self`, which is borrowed for as long as `fds`.
-            let fd = unsafe { BorrowedFd::borrow_raw(std::os::fd::AsRawFd::as_raw_fd(&fd)) };
-            fds[count] = PollFd::from_borrowed_fd(fd, flags);
-            slots[count] = slot;
-            count += 1;
-        };
-        add(
-            self.resources.listener.as_fd(),
-            PollFlags::IN,
-            Slot::Listener,
-        );
+        let mut polled = vec![
+            (Slot::Signal, self.resources.signals.as_fd(), PollFlags::IN),
+            (
+                Slot::Listener,
+                self.resources.listener.as_fd(),
+                PollFlags::IN,
+            ),
+        ];
         if let Some(connection) = &self.connection {
             let mut flags = PollFlags::IN;
             flags.set(PollFlags::OUT, connection.wants_out());
-            add(connection.fd(), flags, Slot::Connection);
+            polled.push((Slot::Connection, connection.fd(), flags));
         }
         if let Some(candidate) = &self.candidate {
-            add(candidate.fd(), PollFlags::IN, Slot::Candidate);
+            polled.push((Slot::Candidate, candidate.fd(), PollFlags::IN));
         }
         let mut timeout = None;
         if let Stage::Run(run) = &self.stage {
-            for (at, fd) in run.open_streams() {
-                add(fd, PollFlags::IN, STREAMS[at]);
-            }
-            if let Some(fd) = run.input.wants_out() {
-                add(fd, PollFlags::OUT, Slot::Input);
-            }
-            if let Some(fd) = run.sandbox.as_ref().and_then(RunSandbox::listener) {
-                add(fd, PollFlags::IN, Slot::Refusal);
-            }
-            if let Some(fd) = run.sandbox.as_ref().and_then(RunSandbox::gate_channel) {
-                add(fd, PollFlags::IN, Slot::Gate);
-            }
-            if let Some(fd) = run.sandbox.as_ref().and_then(RunSandbox::made) {
-                add(fd, PollFlags::IN, Slot::Git);
-            }
-            if let Some(fd) = run.group_events() {
-                add(fd, PollFlags::PRI, Slot::Group);
-            }
+            let streams = run.open_streams();
+            polled.extend(streams.map(|(at, fd)| (STREAMS[at], fd, PollFlags::IN)));
+            let sandbox = run.sandbox.as_ref();
+            let others = [
+                (Slot::Input, run.input.wants_out(), PollFlags::OUT),
+                (
+                    Slot::Refusal,
+                    sandbox.and_then(RunSandbox::listener),
+                    PollFlags::IN,
+                ),
+                (
+                    Slot::Gate,
+                    sandbox.and_then(RunSandbox::gate_channel),
+                    PollFlags::IN,
+                ),
+                (Slot::Git, sandbox.and_then(RunSandbox::made), PollFlags::IN),
+                (Slot::Group, run.group_events(), PollFlags::PRI),
+            ];
+            let open = others.into_iter();
+            polled.extend(open.filter_map(|(slot, fd, flags)| Some((slot, fd?, flags))));
             timeout = run.next_alarm().map(|at| until(at, mono_ms()));
         }
+        let mut fds: Vec<PollFd<'_>> = (polled.iter())
+            .map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
+            .collect();
         let mut woken = Woken([PollFlags::empty(); SLOTS]);
-        let fds = &mut fds[..count];
-        match rustix::event::poll(fds, timeout.as_ref()) {
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
             Ok(_) => {}
             Err(Errno::INTR) => return woken,
             // The kernel is out of memory: the keeper tries again, without spinning.
@@ -178,8 +173,8 @@ impl Keeper {
                 return woken;
             }
         }
-        for (fd, slot) in fds.iter().zip(slots) {
-            woken.0[slot as usize] = fd.revents();
+        for ((slot, ..), fd) in polled.iter().zip(fds) {
+            woken.0[*slot as usize] = fd.revents();
         }
         woken
     }

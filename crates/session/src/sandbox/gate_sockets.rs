@@ -47,24 +47,10 @@ fn at(step: &'static str) -> impl Fn(Errno) -> SetupError {
     move |errno| SetupError { step, errno }
 }
 
-/// Sockets of the sandbox, without an order: the gate asks the kernel what each of them is.
-#[derive(Debug)]
-pub struct Sockets {
-    descriptors: [Option<OwnedFd>; MAX_SOCKETS],
-    count: usize,
-}
-
-impl Sockets {
-    fn push(&mut self, socket: OwnedFd) {
-        // `open_sockets` has checked that there is room.
-        self.descriptors[self.count] = Some(socket);
-        self.count += 1;
-    }
-}
-
 /// Prepares the network of the namespace that the calling process is in, and opens all sockets. `ports` are those of
-/// the allowlist, `host_ports` those of the host that programs inside may reach; a port may be in both.
-pub fn open_sockets(ports: &[u16], host_ports: &[u16]) -> Result<Sockets, SetupError> {
+/// the allowlist, `host_ports` those of the host that programs inside may reach; a port may be in both. The sockets
+/// have no order: the gate asks the kernel what each of them is.
+pub fn open_sockets(ports: &[u16], host_ports: &[u16]) -> Result<Vec<OwnedFd>, SetupError> {
     if ports.len() + host_ports.len() > MAX_PORTS {
         return Err(at("find room for the ports")(Errno::TOOBIG));
     }
@@ -73,10 +59,7 @@ pub fn open_sockets(ports: &[u16], host_ports: &[u16]) -> Result<Sockets, SetupE
     add_address(&route).map_err(at("add an address to lo"))?;
     add_local_route(&route).map_err(at("add the route of 198.18.0.0/15"))?;
 
-    let mut sockets = Sockets {
-        descriptors: [const { None }; MAX_SOCKETS],
-        count: 0,
-    };
+    let mut sockets = Vec::new();
     let dns = SocketAddrV4::new(Ipv4Addr::LOCALHOST, DNS_PORT);
     sockets.push(udp(dns).map_err(at("bind UDP port 53"))?);
     sockets.push(listener(dns).map_err(at("bind TCP port 53"))?);
@@ -101,16 +84,9 @@ pub fn open_sockets(ports: &[u16], host_ports: &[u16]) -> Result<Sockets, SetupE
 }
 
 /// Sends the sockets to the gate, which is at the other end of `channel`.
-pub fn send(channel: BorrowedFd<'_>, sockets: &Sockets) -> Result<(), SetupError> {
-    let mut borrowed = [channel; MAX_SOCKETS];
-    for (place, socket) in borrowed
-        .iter_mut()
-        .zip(sockets.descriptors.iter().flatten())
-    {
-        *place = socket.as_fd();
-    }
-    fd_passing::send(channel, b"sockets", &borrowed[..sockets.count])
-        .map_err(at("send the sockets"))
+pub fn send(channel: BorrowedFd<'_>, sockets: &[OwnedFd]) -> Result<(), SetupError> {
+    let borrowed: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
+    fd_passing::send(channel, b"sockets", &borrowed).map_err(at("send the sockets"))
 }
 
 fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
@@ -212,17 +188,11 @@ fn add_local_route(route: &OwnedFd) -> Result<(), Errno> {
 }
 
 /// A netlink request under construction.
-struct Request {
-    buffer: [u8; 64],
-    length: usize,
-}
+struct Request(Vec<u8>);
 
 impl Request {
     fn new(kind: u16, flags: u16) -> Self {
-        let mut request = Self {
-            buffer: [0; 64],
-            length: 0,
-        };
+        let mut request = Self(Vec::new());
         request.bytes(&[0; 4]); // length, filled in when the request is sent
         request.bytes(&kind.to_ne_bytes());
         request.bytes(&(NLM_F_REQUEST | NLM_F_ACK | flags).to_ne_bytes());
@@ -231,8 +201,7 @@ impl Request {
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        self.buffer[self.length..][..bytes.len()].copy_from_slice(bytes);
-        self.length += bytes.len();
+        self.0.extend_from_slice(bytes);
     }
 
     fn attribute(&mut self, kind: u16, value: [u8; 4]) {
@@ -243,9 +212,9 @@ impl Request {
 
     /// Sends the request and waits for its acknowledgement.
     fn exchange(mut self, route: &OwnedFd) -> Result<(), Errno> {
-        let length = self.length as u32;
-        self.buffer[..4].copy_from_slice(&length.to_ne_bytes());
-        rustix::net::send(route, &self.buffer[..self.length], SendFlags::empty())?;
+        let length = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&length.to_ne_bytes());
+        rustix::net::send(route, &self.0, SendFlags::empty())?;
         let mut reply = [0; 256];
         let (length, _) = rustix::net::recv(route, &mut reply, RecvFlags::empty())?;
         // Header of 16 bytes, then the negative error number.
