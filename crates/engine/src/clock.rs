@@ -24,7 +24,6 @@ pub trait Clock: Send + Sync {
     fn alarm(&self) -> io::Result<Box<dyn Alarm>>;
 }
 
-/// Alarm on all clocks.
 pub trait Alarm: Send {
     /// Waits until monotonic time shows `mono`, boot time shows `boot`, or the wall clock is set. May return earlier.
     /// Can be cancelled and called again.
@@ -67,7 +66,6 @@ impl Clock for SystemClock {
     }
 }
 
-/// Alarm on the clocks of the system.
 struct SystemAlarm {
     boot: TimerFd,
     clock_set: Option<TimerFd>,

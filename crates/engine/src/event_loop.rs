@@ -118,7 +118,6 @@ pub(super) async fn run(
     turns.wait_for_commits(&*clock).await
 }
 
-/// State of the loop from turn to turn.
 struct Turns {
     engine: Engine,
     calls: HashMap<CallId, OpenCall>,

@@ -243,7 +243,6 @@ struct ProcessStat {
     start: u64,
 }
 
-/// Reads `/proc/PID/stat`.
 fn read_stat(proc: &Path, pid: i32) -> Option<ProcessStat> {
     let stat = std::fs::read(proc.join(pid.to_string()).join("stat")).ok()?;
     // The name is in parentheses and may contain any byte.

@@ -37,7 +37,6 @@ impl Candidates {
         self.last.as_deref().filter(|_| self.alive.is_empty())
     }
 
-    /// Updates the candidates from all sessions.
     pub fn update_all(&mut self, mut all: Vec<Arc<SessionView>>) {
         self.alive
             .retain(|id| all.iter().any(|view| view.id == *id));

@@ -504,7 +504,6 @@ impl<'a> Searcher<'a> {
     }
 }
 
-/// Line without its line ending.
 fn without_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 /// Longest path that fits into a socket address.
 const ADDRESS_LIMIT: usize = 107;
 
-/// Connects to the socket at `path`.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     with_short(path, UnixStream::connect)
 }

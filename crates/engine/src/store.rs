@@ -257,7 +257,6 @@ pub struct Opened {
 pub struct OpenRows {
     /// Timers and messages.
     pub stored: StoredRows,
-    /// Conditions of the timers.
     pub conditions: Vec<(TimerId, Until)>,
     pub questions: Vec<(QuestionId, Question)>,
     /// Commands that a person has approved and whose start is not recorded.

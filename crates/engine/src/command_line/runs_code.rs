@@ -12,7 +12,6 @@ const RUNNERS: &[&str] = &[
     "ed", "ex", "emacs", "gdb", "source", ".", "ssh", "eval",
 ];
 
-/// Subcommands that run code.
 const SUBCOMMANDS: [(&str, &[&str]); 6] = [
     (
         "npm",

@@ -43,23 +43,14 @@ pub struct SandboxFor {
     pub agent: Option<String>,
     /// Workspaces, with `*` for any characters.
     pub folder: Option<String>,
-    /// As in `[sandbox]`.
     pub mode: Option<SandboxMode>,
-    /// As in `[sandbox]`.
     pub network: Option<NetworkMode>,
-    /// As in `[sandbox]`.
     pub allow: Vec<String>,
-    /// As in `[sandbox]`.
     pub private: Vec<String>,
-    /// As in `[sandbox]`.
     pub host_ports: Vec<u16>,
-    /// As in `[sandbox]`.
     pub write: Vec<PathBuf>,
-    /// As in `[sandbox]`.
     pub hide: Vec<PathBuf>,
-    /// As in `[sandbox]`.
     pub at_least: Option<AtLeast>,
-    /// As in `[sandbox]`.
     pub layer_bytes: Option<u64>,
 }
 

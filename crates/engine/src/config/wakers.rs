@@ -20,7 +20,6 @@ use crate::web::Address;
 pub struct WakerConfig {
     /// Agent to wake; `*`: every agent.
     pub agent: String,
-    /// Kind of the waker.
     pub kind: WakerKind,
     /// Messages for which it wakes.
     pub wakes_for: WakesFor,

@@ -16,9 +16,7 @@ use crate::{entropy, secret};
 /// Identity of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineIdentity {
-    /// Id.
     pub id: MachineId,
-    /// Name.
     pub name: String,
 }
 

@@ -112,9 +112,7 @@ impl FleetState {
 pub struct Machine {
     /// Row, as it was read last.
     pub row: MachineRow,
-    /// Name.
     pub name: String,
-    /// Labels.
     pub labels: Vec<String>,
     /// Version of its program.
     pub version: String,
@@ -143,13 +141,11 @@ impl Machine {
 /// Name and proof of a machine that its row carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Introduction {
-    /// Labels.
     pub labels: Vec<String>,
     /// Silence after which the sessions of this machine are lost.
     pub lost_after: Option<Millis>,
     /// Time without trouble after which this machine asks for timers that others took over though it lived.
     pub return_after: Option<Millis>,
-    /// Public key.
     pub public_key: Option<[u8; 32]>,
     /// Message authentication code over id, name and key under the fleet secret.
     pub mac: Option<[u8; 32]>,

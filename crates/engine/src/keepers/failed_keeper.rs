@@ -16,7 +16,6 @@ use abide_session::frame::ToKeeper;
 use abide_session::proc::{self, ProcessHandle};
 use abide_session::{folder, tree};
 
-/// Time for a keeper to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// Maximum of such waits while the keeper is runnable and only waits for a CPU.
 const MAX_BUSY_WAITS: u32 = 10;

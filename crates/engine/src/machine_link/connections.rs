@@ -27,7 +27,6 @@ pub(super) struct Connections(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    /// Number of the next connection that is kept.
     next: u64,
     unused: Vec<KeptConnection>,
 }

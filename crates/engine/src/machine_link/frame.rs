@@ -43,7 +43,6 @@ pub enum Kind {
 /// Frame of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Kind.
     pub kind: Kind,
     /// Number of frames of the other direction that the sender has taken.
     pub taken: u64,

@@ -38,7 +38,6 @@ pub enum KeyFault {
     /// The file cannot be read or written.
     #[error("cannot use {path}: {source}")]
     File {
-        /// Path.
         path: String,
         /// Fault of the file.
         source: io::Error,
@@ -84,7 +83,6 @@ impl MachineKey {
         Some(MachineKey { signing, public })
     }
 
-    /// Public key.
     pub fn public(&self) -> [u8; BYTES] {
         self.public
     }
@@ -106,7 +104,6 @@ impl fmt::Debug for MachineKey {
 pub struct FleetSecret([u8; BYTES]);
 
 impl FleetSecret {
-    /// New secret.
     pub fn random() -> Self {
         FleetSecret(random())
     }

@@ -56,7 +56,6 @@ impl KnownSessions {
         known.insert((row.machine, row.id), row.clone());
     }
 
-    /// Row of a session.
     pub fn find(&self, id: SessionId) -> Option<DirectoryRow> {
         let known = self.0.lock().expect("no holder panics");
         let row = known.values().find(|row| row.id == id);

@@ -108,9 +108,7 @@ pub enum CannotSay {
 /// Machine that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownMachine {
-    /// Id.
     pub id: MachineId,
-    /// Name.
     pub name: String,
     /// Labels, which nothing vouches for.
     pub labels: Vec<String>,
@@ -126,7 +124,6 @@ pub struct IntroducedMachine {
     pub introduction: Introduction,
     /// Relation to the fleet.
     pub standing: Standing,
-    /// Labels.
     pub labels: Vec<String>,
     /// Claim of its daemon.
     pub claim: Claim,
@@ -134,7 +131,6 @@ pub struct IntroducedMachine {
 
 /// Links of this machine, and what has to be served for them.
 pub struct StartedLinks {
-    /// Other machines.
     pub machines: Arc<OtherMachines>,
     /// Links that other machines open.
     pub called: mpsc::Receiver<CalledLink>,

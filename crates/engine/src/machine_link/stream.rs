@@ -33,7 +33,6 @@ const BYTES_PER_SECOND: u64 = 256 << 10;
 pub struct LinkId {
     /// Machine that opens it, as it says: TLS proves it.
     pub opener: MachineId,
-    /// Random number.
     pub random: u64,
 }
 
@@ -78,7 +77,6 @@ impl LinkId {
 pub struct OutboundRow {
     /// Machine that takes it.
     pub target: MachineId,
-    /// Link.
     pub link: LinkId,
     /// Side that sends it.
     pub sender: Side,
@@ -115,7 +113,6 @@ pub struct EndedLink {
 pub enum Side {
     /// Opens the link.
     Opener,
-    /// Was called.
     Called,
 }
 

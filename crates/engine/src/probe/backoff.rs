@@ -88,7 +88,6 @@ impl Drop for Backoff<'_> {
 mod tests {
     use super::*;
 
-    /// Number of checks within a time.
     fn checks(within: Duration, local: bool, every_ms: Option<u64>, answered: bool) -> usize {
         let active = ActiveProbes::default();
         let mut backoff = active.begin(local, every_ms);

@@ -32,7 +32,6 @@ pub enum Condition {
     SessionElsewhere {
         #[serde(with = "as_text")]
         session: SessionId,
-        /// Id of the machine.
         machine: u64,
     },
     /// A command exits with code 0.
@@ -134,7 +133,6 @@ pub struct Command {
     /// Shell that runs it.
     pub shell: Vec<String>,
     pub cwd: PathBuf,
-    /// `PATH` for the command.
     pub search_path: Option<String>,
     /// Time between two tries.
     pub every_ms: u64,

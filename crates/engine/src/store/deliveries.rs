@@ -70,7 +70,6 @@ pub struct ClientRow {
 pub enum WakerRecord {
     /// Deliveries of these messages.
     Deliveries(Vec<(u64, Delivery)>),
-    /// A waker was disabled.
     Disabled {
         waker: String,
         at_ms: u64,
@@ -85,7 +84,6 @@ pub enum WakerRecord {
 const DELIVERY: &str = "SELECT waker, name, attempts, failures, state, at_ms, fault, next_ms, \
     hold_ms, message FROM delivery";
 
-/// Adds their deliveries to messages.
 pub(super) fn add_to(db: &dyn Query, messages: &mut [MessageRow]) -> Result<(), StoreFault> {
     if messages.is_empty() {
         return Ok(());

@@ -22,7 +22,6 @@ use super::{OpenRows, StoreFault, deliveries, held};
 pub(crate) enum RowScope {
     /// All: the database has those of one machine.
     Database,
-    /// Those of one shard.
     Shard(i64),
 }
 

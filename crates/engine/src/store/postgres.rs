@@ -274,7 +274,6 @@ fn run_on_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<(), 
     start_thread("abide-store", move |runtime| runtime.block_on(work))
 }
 
-/// Starts a thread with a runtime of its own.
 fn start_thread(name: &str, work: impl FnOnce(Runtime) + Send + 'static) -> Result<(), StoreFault> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -80,7 +80,6 @@ pub struct TimerRow {
     pub completed_by: Option<String>,
     /// Delay after its due time.
     pub late: Option<Millis>,
-    /// Time at which it ended.
     pub ended: Option<Wall>,
     /// Idempotency key of the last call that changed it.
     pub acted: Option<String>,
@@ -96,7 +95,6 @@ pub struct MessageRow {
     /// True if its agent asked to be woken for it.
     pub wakes: bool,
     pub made: Wall,
-    /// Time at which it was seen.
     pub seen: Option<Wall>,
     /// True if the answer of a waiting call carries it, so that no other needs to.
     pub in_answer: bool,

@@ -441,7 +441,6 @@ pub(super) trait RecordRows {
         }
     }
 
-    /// Changes a column of messages.
     fn change_messages(&mut self, numbers: &[u64], column: impl Fn() -> (&'static str, Value)) {
         for number in numbers {
             let columns = [("number", (*number).into()), column()];

@@ -35,9 +35,7 @@ pub enum EndedFilter {
     /// Timers that have not ended.
     #[default]
     Exclude,
-    /// All timers.
     Include,
-    /// Ended timers.
     Only,
 }
 
@@ -204,7 +202,6 @@ fn page(
     Ok(Some(TimerPage { rows, more, total }))
 }
 
-/// Seconds of these milliseconds.
 pub(super) fn seconds(millis: u64) -> f64 {
     millis as f64 / 1_000.0
 }

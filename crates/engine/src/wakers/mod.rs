@@ -152,7 +152,6 @@ impl WakerTask {
         Mono(now.mono.0 + at.since(Steady(now.boot.0)).0)
     }
 
-    /// Wall time of a steady time.
     fn to_wall_ms(&self, at: Steady) -> u64 {
         let now = self.clock.now();
         now.wall.0 + at.since(Steady(now.boot.0)).0
@@ -366,7 +365,6 @@ impl WakerTask {
         self.record_deliveries(deliveries).await;
     }
 
-    /// Attempts that are due.
     async fn due(&mut self) -> Vec<Attempt> {
         let now = self.now();
         if self.read_again_at.take_if(|at| *at <= now).is_some() {

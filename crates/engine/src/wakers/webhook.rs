@@ -23,7 +23,6 @@ use crate::text::message_text;
 use crate::timestamp;
 use crate::web::{USER_AGENT, Web};
 
-/// Time limit for the answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// Maximum of bytes of text, so that a payload stays below what receivers accept.
 const MAX_TEXT: usize = 12_000;

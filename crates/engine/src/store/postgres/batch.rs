@@ -67,7 +67,6 @@ impl Column {
         }
     }
 
-    /// First value, as text.
     fn first(&self) -> Option<String> {
         match self {
             Column::Ints(column) => column.first().copied().flatten().map(|n| n.to_string()),
@@ -228,9 +227,7 @@ impl Batch {
 /// Writer of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WrittenBy {
-    /// The batch.
     It,
-    /// The batch or a later one.
     ItOrLater,
 }
 

@@ -27,15 +27,12 @@ const MAX_LISTED: usize = 1_000;
 pub struct DirectoryRow {
     /// Machine that runs it.
     pub machine: MachineId,
-    /// Session.
     pub id: SessionId,
     /// Boot of the machine in which it was started.
     pub boot: u128,
-    /// Agent.
     pub agent: String,
     /// Name of the session.
     pub name: Option<String>,
-    /// Command.
     pub command: String,
     /// The other facts.
     pub facts: DirectoryFacts,
@@ -48,9 +45,7 @@ pub struct DirectoryRow {
 /// Timer of another machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerElsewhere {
-    /// Machine that owns it.
     pub owner: MachineId,
-    /// Timer.
     pub id: TimerId,
     /// True if it is a mission.
     pub is_mission: bool,
@@ -83,9 +78,7 @@ pub struct DirectoryFacts {
     pub last_activity: u64,
     /// Processes that the leader left and that run.
     pub left: Vec<Process>,
-    /// Exit code.
     pub exit_code: Option<i32>,
-    /// Signal.
     pub signal: Option<i32>,
     /// Word for the cause of the end.
     pub end: Option<String>,

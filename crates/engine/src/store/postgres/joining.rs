@@ -57,7 +57,6 @@ async fn has_table(link: &Link, schema: &str) -> Result<bool, StoreFault> {
 /// Settings of a server that matter to timers and links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFacts {
-    /// Version of the server.
     pub version: String,
     /// Replicas that follow it, as far as this user may see them.
     pub replicas: u64,

@@ -617,7 +617,6 @@ struct TlsTo {
     host: String,
 }
 
-/// Stream with TLS.
 struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {

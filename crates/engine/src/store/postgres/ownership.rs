@@ -122,7 +122,6 @@ impl Owned {
         sorted.into_iter().map(|shard| self.fence_values(shard))
     }
 
-    /// Values of the fence of a shard.
     pub fn fence_values(&self, shard: i64) -> [i64; FENCE_VALUES] {
         let owned = self.shards.get(&shard);
         let (epoch, timeline) = owned.map_or((-1, 0), |owned| (owned.epoch, owned.timeline));
@@ -254,7 +253,6 @@ impl AsRef<Record> for Part<'_> {
     }
 }
 
-/// Id of a shard as a column.
 pub(super) fn column(shard: ShardId) -> i64 {
     shard.0.0.cast_signed()
 }

@@ -32,7 +32,6 @@ pub(crate) enum ShardChange {
     MessagesTaken(Vec<StoredMessage>),
     /// Messages that another machine has taken, by number.
     MessagesGone(Vec<u64>),
-    /// Deadlines of the own shard, by number.
     Deadlines(Vec<(u64, Steady)>),
 }
 
@@ -49,7 +48,6 @@ pub(crate) struct ShardRows {
     pub may_be_told_elsewhere: bool,
 }
 
-/// Reads a shard.
 pub(super) fn read(
     db: &dyn Query,
     shard: ShardId,
@@ -94,7 +92,6 @@ pub(super) fn unseen_since_loss(shard: i64) -> String {
     )
 }
 
-/// Numbers in the rows of an answer.
 pub(super) fn numbers(answer: &[SimpleQueryMessage]) -> Vec<u64> {
     let rows = answer.iter().filter_map(|message| match message {
         // The fence has answered with rows, too.

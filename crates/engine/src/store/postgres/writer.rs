@@ -52,7 +52,6 @@ struct Load {
     epoch: u64,
 }
 
-/// Parts of a writer.
 pub(super) struct WriterParts {
     pub address: Address,
     pub home: ShardId,
