@@ -78,7 +78,7 @@ struct TimerProbe {
     condition: Arc<Condition>,
     owner: Arc<Owner>,
     task: Option<AbortHandle>,
-    seen: Arc<Mutex<Vec<String>>>,
+    observations: Observations,
 }
 
 /// Owner of a condition.
@@ -190,12 +190,11 @@ impl Prober {
     pub fn register(&self, timer: TimerId, until: Until) {
         match serde_json::from_str::<Condition>(&until.condition) {
             Ok(condition) => {
-                let seen = vec![String::new(); condition.leaves()];
                 let probe = TimerProbe {
+                    observations: Observations::of(&condition),
                     condition: Arc::new(condition),
                     owner: Arc::new(Owner::timer(timer, until)),
                     task: None,
-                    seen: Arc::new(Mutex::new(seen)),
                 };
                 let mut all = lock(&self.probes);
                 all.insert(timer, probe);
@@ -210,15 +209,9 @@ impl Prober {
         &self,
         condition: Condition,
         owner: Owner,
-    ) -> (BoxFuture<'static, Result<String, Impossible>>, LastSeen) {
-        let seen = Arc::new(Mutex::new(vec![String::new(); condition.leaves()]));
-        let (services, observations) = (
-            self.services.clone(),
-            Observations {
-                seen: seen.clone(),
-                first: 0,
-            },
-        );
+    ) -> (BoxFuture<'static, Result<String, Impossible>>, Observations) {
+        let all = Observations::of(&condition);
+        let (services, observations) = (self.services.clone(), all.clone());
         let decision = Box::pin(async move {
             let context = ProbeContext {
                 services: &services,
@@ -227,13 +220,13 @@ impl Prober {
             let decided = until_decided(&condition, context, observations).await;
             decided.map(|held| held.seen)
         });
-        (decision, LastSeen(seen))
+        (decision, all)
     }
 
     /// Last observation of a probe.
     pub fn last_seen(&self, timer: TimerId) -> Option<String> {
         let all = lock(&self.probes);
-        all.get(&timer).map(TimerProbe::last_seen)
+        all.get(&timer).map(|probe| probe.observations.last())
     }
 }
 
@@ -249,10 +242,7 @@ impl ProbeControl for Prober {
         probe.stop();
         let (condition, owner) = (probe.condition.clone(), probe.owner.clone());
         let (services, events) = (self.services.clone(), self.events.clone());
-        let observations = Observations {
-            seen: probe.seen.clone(),
-            first: 0,
-        };
+        let observations = probe.observations.clone();
         let span = tracing::debug_span!("timer", %timer);
         let watch = async move {
             let context = ProbeContext {
@@ -301,43 +291,37 @@ impl ProbeControl for Prober {
     }
 }
 
-/// Last observations of a probe.
-#[derive(Clone)]
-pub struct LastSeen(Arc<Mutex<Vec<String>>>);
-
-impl LastSeen {
-    /// Observations as one sentence.
-    pub fn last(&self) -> String {
-        let seen = lock(&self.0);
-        let observed: Vec<&str> = seen
-            .iter()
-            .map(String::as_str)
-            .filter(|s| !s.is_empty())
-            .collect();
-        observed.join("; ")
-    }
-}
-
 impl TimerProbe {
     fn stop(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();
         }
     }
-
-    fn last_seen(&self) -> String {
-        LastSeen(self.seen.clone()).last()
-    }
 }
 
-/// Observations of the parts of a condition, in the order in which they are written.
+/// Last observations of the parts of a condition, in the order in which they are written.
 #[derive(Clone)]
-struct Observations {
+pub struct Observations {
     seen: Arc<Mutex<Vec<String>>>,
     first: usize,
 }
 
 impl Observations {
+    fn of(condition: &Condition) -> Self {
+        let seen = vec![String::new(); condition.leaves()];
+        Observations {
+            seen: Arc::new(Mutex::new(seen)),
+            first: 0,
+        }
+    }
+
+    /// All of them as one sentence.
+    pub fn last(&self) -> String {
+        let mut seen = lock(&self.seen).clone();
+        seen.retain(|observed| !observed.is_empty());
+        seen.join("; ")
+    }
+
     /// Sets the observation if there is none yet.
     fn set_if_empty(&self, what: impl FnOnce() -> String) {
         let mut seen = lock(&self.seen);
