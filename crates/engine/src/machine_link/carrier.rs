@@ -17,6 +17,7 @@ use super::frame::{Frame, Kind, RESET_NUMBER};
 use super::stream::{self, Channels, INBOUND, InboundRow, LinkId, OutboundRow, Side};
 use crate::clock::{SystemClock, pause};
 use crate::fleet::{Fleet, FleetState};
+use crate::lock::lock;
 use crate::store::{FrameTable, MAX_FRAMES, PostgresAddress, StoreFault, StoredFrame};
 
 /// Frames of all links that may wait to be written.
@@ -151,19 +152,12 @@ impl Carrier {
             side,
             incoming: sender.clone(),
         };
-        self.links
-            .lock()
-            .expect("no holder panics")
-            .insert(link, open);
+        lock(&self.links).insert(link, open);
         self.changed.notify_one();
         let carrier = self.clone();
         tokio::spawn(async move {
             let ended = work.await;
-            carrier
-                .links
-                .lock()
-                .expect("no holder panics")
-                .remove(&link);
+            lock(&carrier.links).remove(&link);
             if ended.is_silent && side == Side::Opener {
                 carrier.unanswered(machine).await;
             }
@@ -266,7 +260,7 @@ impl Carrier {
 
     /// Time until the next look.
     fn interval(&self, table: &FrameTable, all_removed: bool) -> Duration {
-        let open = !self.links.lock().expect("no holder panics").is_empty();
+        let open = !lock(&self.links).is_empty();
         match (table.notifies(), open) {
             (true, false) if all_removed => SWEEP,
             (true, true | false) | (false, false) => LOOK_IDLE,
@@ -334,7 +328,7 @@ impl Carrier {
         number: u64,
         bytes: &[u8],
     ) -> Option<mpsc::Sender<InboundRow>> {
-        let links = self.links.lock().expect("no holder panics");
+        let links = lock(&self.links);
         if let Some(open) = links.get(&link) {
             return (open.side != sender).then(|| open.incoming.clone());
         }

@@ -13,6 +13,7 @@ use hyper_util::rt::TokioIo;
 
 use super::machines::{CannotCall, KnownMachine, OtherMachines};
 use crate::clock::pause;
+use crate::lock::lock;
 
 /// Time for which an unused connection stays open.
 const KEEP: Duration = Duration::from_secs(30);
@@ -40,7 +41,7 @@ struct KeptConnection {
 impl Connections {
     /// Takes a connection to this daemon of a machine. A daemon that was started again, or has another key, has none.
     fn take(&self, machine: &KnownMachine) -> Option<Sender> {
-        let mut kept = self.0.lock().expect("no holder panics");
+        let mut kept = lock(&self.0);
         let same = |kept: &KeptConnection| {
             let known = &kept.machine;
             known.id == machine.id && known.key == machine.key && known.claim == machine.claim
@@ -51,7 +52,7 @@ impl Connections {
 
     /// Keeps a connection. The oldest one to the same machine is closed if there are too many.
     fn put(&self, machine: KnownMachine, sender: Sender) -> u64 {
-        let mut kept = self.0.lock().expect("no holder panics");
+        let mut kept = lock(&self.0);
         let number = kept.next;
         kept.next += 1;
         let to_machine = |kept: &&KeptConnection| kept.machine.id == machine.id;
@@ -69,13 +70,13 @@ impl Connections {
 
     /// Closes a connection that is still unused.
     fn close(&self, number: u64) {
-        let mut kept = self.0.lock().expect("no holder panics");
+        let mut kept = lock(&self.0);
         kept.unused.retain(|kept| kept.number != number);
     }
 
     /// Closes all connections to a machine, because one has failed.
     fn close_all(&self, machine: &KnownMachine) {
-        let mut kept = self.0.lock().expect("no holder panics");
+        let mut kept = lock(&self.0);
         kept.unused.retain(|kept| kept.machine.id != machine.id);
     }
 }

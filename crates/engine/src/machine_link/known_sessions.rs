@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use abide_core::fleet::MachineId;
 use abide_core::{Agent, SessionId};
 
+use crate::lock::lock;
 use crate::store::{DirectoryRow, DirectoryState};
 
 /// Rows that are kept.
@@ -39,7 +40,7 @@ pub(super) struct KnownSessions(Mutex<BTreeMap<(MachineId, SessionId), Directory
 impl KnownSessions {
     /// Takes note of the rows that were read for a choice. Those that are missing are gone.
     pub fn note(&self, choice: Choice<'_>, read: &[DirectoryRow]) {
-        let mut known = self.0.lock().expect("no holder panics");
+        let mut known = lock(&self.0);
         known.retain(|_, row| !choice.is_met_by(row));
         if known.len() + read.len() > MAX_ROWS {
             known.clear();
@@ -49,7 +50,7 @@ impl KnownSessions {
 
     /// Takes note of one row.
     pub fn note_one(&self, row: &DirectoryRow) {
-        let mut known = self.0.lock().expect("no holder panics");
+        let mut known = lock(&self.0);
         if known.len() >= MAX_ROWS {
             known.clear();
         }
@@ -57,14 +58,14 @@ impl KnownSessions {
     }
 
     pub fn find(&self, id: SessionId) -> Option<DirectoryRow> {
-        let known = self.0.lock().expect("no holder panics");
+        let known = lock(&self.0);
         let row = known.values().find(|row| row.id == id);
         row.cloned()
     }
 
     /// Rows of a choice, newest first.
     pub fn chosen(&self, choice: Choice<'_>) -> Vec<DirectoryRow> {
-        let known = self.0.lock().expect("no holder panics");
+        let known = lock(&self.0);
         let rows = known.values().filter(|row| choice.is_met_by(row));
         let mut rows: Vec<DirectoryRow> = rows.cloned().collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.as_of));

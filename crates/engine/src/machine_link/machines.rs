@@ -23,6 +23,7 @@ use crate::Handle;
 use crate::clock::pause;
 use crate::config::Paths;
 use crate::fleet::{Fleet, FleetState, Machine};
+use crate::lock::lock;
 use crate::secret;
 use crate::store::{DirectoryRow, FrameTable, PostgresAddress, TimerElsewhere, TimerMarks};
 
@@ -594,12 +595,12 @@ impl RevokedKeys {
     }
 
     fn contains(&self, key: &[u8; 32]) -> bool {
-        let keys = self.keys.lock().expect("no holder panics");
+        let keys = lock(&self.keys);
         keys.contains(&secret::hex(key))
     }
 
     fn add(&self, key: [u8; 32]) {
-        let mut keys = self.keys.lock().expect("no holder panics");
+        let mut keys = lock(&self.keys);
         if !keys.insert(secret::hex(&key)) {
             return;
         }

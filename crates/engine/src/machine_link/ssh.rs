@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::CalledLink;
 use crate::clock::{SystemClock, pause};
+use crate::lock::lock;
 
 /// Options of every `ssh`: it asks nobody, and notices a dead network within 15 seconds.
 const OPTIONS: [&str; 14] = [
@@ -77,7 +78,7 @@ impl SshLinks {
 
     /// Place for a link, unless ssh to this destination has just failed.
     pub fn slot(&self, machine: MachineId, destination: &str) -> Option<OwnedSemaphorePermit> {
-        let failed = self.failed.lock().expect("no holder panics");
+        let failed = lock(&self.failed);
         let is_recent = failed.get(&machine).is_some_and(|failed| {
             failed.destination == destination && SystemClock.mono().since(failed.at) < RETRY
         });
@@ -90,14 +91,14 @@ impl SshLinks {
 
     /// Reason why ssh to this destination failed last.
     pub fn fault(&self, machine: MachineId, destination: &str) -> Option<String> {
-        let failed = self.failed.lock().expect("no holder panics");
+        let failed = lock(&self.failed);
         let failed = failed.get(&machine)?;
         (failed.destination == destination).then(|| failed.why.clone())
     }
 
     /// Notes whether a link could be opened.
     pub fn note(&self, machine: MachineId, destination: &str, why: Option<&str>) {
-        let mut failed = self.failed.lock().expect("no holder panics");
+        let mut failed = lock(&self.failed);
         let Some(why) = why else {
             failed.remove(&machine);
             return;

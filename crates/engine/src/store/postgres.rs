@@ -51,6 +51,7 @@ use crate::clients::ConnectedReaders;
 use crate::clock::{SystemClock, pause, sleep_until};
 use crate::config::Paths;
 use crate::fleet::{Fleet, Introduction, MachineIdentity, Runner, RunnerParts};
+use crate::lock::lock;
 
 /// Time between two attempts to reach a database that was away when the daemon started.
 const RETRY: Duration = Duration::from_secs(2);
@@ -306,7 +307,7 @@ impl Store for Postgres {
     }
 
     fn trouble(&self) -> Option<String> {
-        let trouble = self.trouble.lock().expect("no holder panics").clone();
+        let trouble = lock(&self.trouble).clone();
         trouble.or_else(|| self.fleet.state().trouble.clone())
     }
 

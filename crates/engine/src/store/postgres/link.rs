@@ -28,6 +28,7 @@ use super::batch::Statement;
 use super::prepared::{Prepared, Shape, Text};
 use crate::clock::pause;
 use crate::config::Config as FileConfig;
+use crate::lock::lock;
 use crate::store::StoreFault;
 use crate::{entropy, web};
 
@@ -490,7 +491,7 @@ impl Link {
         &self,
         transaction: &Prepared<'_>,
     ) -> Result<(tokio_postgres::Statement, i64), LinkFault> {
-        let known = || self.statements.lock().expect("no holder panics");
+        let known = || lock(&self.statements);
         if let Some(known) = known().get_mut(&transaction.shape)
             && known.uses_left > 0
         {
@@ -521,7 +522,7 @@ impl Link {
 
     /// Has all statements prepared again.
     pub(super) fn forget_statements(&self) {
-        self.statements.lock().expect("no holder panics").clear();
+        lock(&self.statements).clear();
     }
 
     /// Reads rows, in one transaction and one network flight.

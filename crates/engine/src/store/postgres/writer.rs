@@ -30,6 +30,7 @@ use super::sharing::{NOW, TimeCheck, is_about_numbers};
 use super::transaction::{Counters, Recent, Transaction};
 use crate::clock::{Clock, SystemClock, pause, sleep_until};
 use crate::fleet::{Fleet, Ownership};
+use crate::lock::lock;
 use crate::store::deliveries::WakerRecord;
 use crate::store::records::TOLD_IN_ANSWER;
 use crate::store::write::{PRUNE_BATCH, crash_points};
@@ -170,7 +171,7 @@ impl Writer {
             Ok(link) => {
                 self.link = Some(link);
                 (self.failures, self.lost_since) = (0, None);
-                *self.parts.trouble.lock().expect("no holder panics") = None;
+                *lock(&self.parts.trouble) = None;
                 self.settle().await;
             }
             Err(fault) => self.lost(&unreachable(fault).reason()),
@@ -191,7 +192,7 @@ impl Writer {
             "the database at {} cannot be reached since {since}: {why}",
             self.parts.address.shown()
         );
-        let mut trouble = self.parts.trouble.lock().expect("no holder panics");
+        let mut trouble = lock(&self.parts.trouble);
         if trouble.as_ref() != Some(&sentence) {
             tracing::error!("{sentence}");
             *trouble = Some(sentence);
@@ -323,7 +324,7 @@ impl Writer {
         if self.link.is_some() && self.unsettled.is_none() {
             return None;
         }
-        let trouble = self.parts.trouble.lock().expect("no holder panics").clone();
+        let trouble = lock(&self.parts.trouble).clone();
         Some(StoreFault::Unwritable(trouble.unwrap_or_default()))
     }
 
