@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, OsStr};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,8 @@ pub fn main() -> ! {
     };
     sandbox::compile_filters_ahead();
     let fork_server = ForkServer {
-        context: ForkServerContext::new(umask, gate_starter),
+        context: ForkServerContext::new(umask),
+        gate_starter,
         gate_requests,
         keepers: Vec::new(),
         gates: Vec::new(),
@@ -79,6 +80,8 @@ fn take_signals() -> io::Result<OwnedFd> {
 
 struct ForkServer {
     context: ForkServerContext,
+    /// End of the keepers, which each of them inherits.
+    gate_starter: OwnedFd,
     /// Socket on which keepers ask for network gates.
     gate_requests: OwnedFd,
     /// Network gates that have not been reaped. A gate ends by itself after its sandbox.
@@ -128,7 +131,8 @@ impl ForkServer {
     fn fork_keeper(&mut self, folder: &Path, socket: OwnedFd) {
         match fork() {
             Ok(0) => {
-                super::run_keeper(folder, socket, &self.context);
+                let gate_starter = self.gate_starter.as_raw_fd();
+                super::run_keeper(folder, socket, gate_starter, &self.context);
                 std::process::exit(0)
             }
             Err(fault) => {

@@ -67,16 +67,16 @@ pub const FORK_SERVER_FD: RawFd = 3;
 /// Descriptor on which a keeper asks the fork server to start a network gate.
 const GATE_STARTER_FD: RawFd = 4;
 
-fn run_keeper(folder: &Path, socket: OwnedFd, context: &ForkServerContext) {
-    let detached = detach_from_fork_server(socket, context.gate_starter.as_raw_fd());
+fn run_keeper(folder: &Path, socket: OwnedFd, gate_starter: RawFd, context: &ForkServerContext) {
+    let detached = detach_from_fork_server(socket, gate_starter);
     let Ok((socket, gate_starter)) = detached else {
         return;
     };
     let mut connection = Connection::new(socket);
-    match Resources::make(folder, context, gate_starter) {
+    match Resources::make(folder, context.clone()) {
         Ok(resources) => {
             crash_point("keeper.pre_handshake");
-            Keeper::new(resources, connection).serve();
+            Keeper::new(resources, connection, gate_starter).serve();
         }
         Err(failure) => connection.send(&failure.at(wall_ms())),
     }

@@ -17,6 +17,7 @@ use super::spawn::Failure;
 use super::{oom, proc, signals};
 
 /// Properties that all keepers of a fork server share, determined once.
+#[derive(Clone)]
 pub struct ForkServerContext {
     /// umask of commands.
     pub umask: libc::mode_t,
@@ -28,8 +29,6 @@ pub struct ForkServerContext {
     pub oom_file: Option<PathBuf>,
     /// Boot id of the machine.
     pub boot_id: String,
-    /// Socket on which a keeper asks the fork server to start a network gate.
-    pub gate_starter: OwnedFd,
 }
 
 /// Resources of one keeper.
@@ -42,48 +41,22 @@ pub struct Resources {
     pub signals: OwnedFd,
     /// The session's cgroup.
     pub cgroup: Option<SessionCgroup>,
-    /// umask of the command.
-    pub umask: libc::mode_t,
-    /// `oom_score_adj` of the command, if it differs from the keeper's.
-    pub oom_score: Option<&'static CStr>,
     /// The record file: command and ending.
     pub record: Rc<OwnedFd>,
     /// Identity of this process.
     pub identity: KeeperIdentity,
-    /// Socket on which the fork server is asked to start a network gate.
-    pub gate_starter: OwnedFd,
+    pub context: ForkServerContext,
     path: PathBuf,
-    cgroup_parent: Option<PathBuf>,
-    oom_file: Option<PathBuf>,
 }
 
-/// The files of a session, made before it begins.
-struct Files {
-    folder: OwnedFd,
-    record: OwnedFd,
-}
-
-impl Files {
-    /// Creates the directory and the record in advance, while the keeper is idle.
-    fn make(path: &Path) -> Result<Self, Failure> {
-        match rustix::fs::mkdir(path, Mode::RWXU) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(errno) => return Err(no_folder(path, &errno.into())),
-        }
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|errno| no_folder(path, &errno.into()))?;
-        let record = folder::create(&folder, META).map_err(|fault| no_folder(path, &fault))?;
-        Ok(Files { folder, record })
+/// Creates the directory of a session.
+fn make_folder(path: &Path) -> io::Result<OwnedFd> {
+    match rustix::fs::mkdir(path, Mode::RWXU) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(errno) => return Err(errno.into()),
     }
-}
-
-fn no_folder(path: &Path, fault: &io::Error) -> Failure {
-    let shown = path.display();
-    Failure::new(
-        format_args!("cannot make the session's folder '{shown}'"),
-        fault,
-    )
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
 /// Creates the cgroup of the session in a directory, if that is possible.
@@ -109,9 +82,8 @@ impl OomWatch {
 
 impl ForkServerContext {
     /// Determines the context of this process.
-    pub fn new(umask: libc::mode_t, gate_starter: OwnedFd) -> Self {
+    pub fn new(umask: libc::mode_t) -> Self {
         ForkServerContext {
-            gate_starter,
             umask,
             oom_score: oom::lower_score(),
             cgroup_parent: cgroup::own_folder(),
@@ -130,47 +102,37 @@ pub fn boot_id() -> String {
 
 impl Resources {
     /// Creates the directory and everything that does not need a command.
-    pub fn make(
-        path: &Path,
-        context: &ForkServerContext,
-        gate_starter: OwnedFd,
-    ) -> Result<Self, Failure> {
-        let files = Files::make(path)?;
-        unlink_ctl(&files.folder);
-        let listener = listen(&files.folder, CTL).map_err(|fault| no_folder(path, &fault))?;
+    pub fn make(path: &Path, context: ForkServerContext) -> Result<Self, Failure> {
+        let no_folder = |fault: io::Error| {
+            let shown = path.display();
+            Failure::new(
+                format_args!("cannot make the session's folder '{shown}'"),
+                &fault,
+            )
+        };
+        let folder = make_folder(path).map_err(no_folder)?;
+        let record = folder::create(&folder, META).map_err(no_folder)?;
+        unlink_ctl(&folder);
+        let listener = listen(&folder, CTL).map_err(no_folder)?;
         let signals = signals::open_signalfd(&[libc::SIGCHLD, libc::SIGTERM])
             .map_err(|fault| Failure::new("cannot see signals", &fault))?;
         Ok(Resources {
-            gate_starter,
-            folder: Rc::new(files.folder),
+            folder: Rc::new(folder),
             listener,
             signals,
             cgroup: cgroup(context.cgroup_parent.as_deref(), path),
-            umask: context.umask,
-            oom_score: context.oom_score,
-            record: Rc::new(files.record),
-            identity: identity(context),
+            record: Rc::new(record),
+            identity: identity(&context),
+            context,
             path: path.to_owned(),
-            cgroup_parent: context.cgroup_parent.clone(),
-            oom_file: context.oom_file.clone(),
         })
     }
 
-    /// Moves to another directory, once the session is over and its record is complete.
+    /// Moves to another directory, once the session is over and its record is complete. The cgroup is not reused,
+    /// because its processes may have changed its settings.
     pub fn renew(&mut self, path: &Path) -> Result<(), Failure> {
-        let files = Files::make(path)?;
-        unlink_ctl(&self.folder);
-        unlink_ctl(&files.folder);
-        self.listener = listen(&files.folder, CTL).map_err(|fault| no_folder(path, &fault))?;
-        self.folder = Rc::new(files.folder);
-        self.record = Rc::new(files.record);
-        // Last, because it delays processes that are being started. The cgroup is not reused, because its processes
-        // may have changed its settings.
-        if let Some(unused) = self.cgroup.take() {
-            unused.remove();
-        }
-        self.cgroup = cgroup(self.cgroup_parent.as_deref(), path);
-        self.path = path.to_owned();
+        let next = Resources::make(path, self.context.clone())?;
+        std::mem::replace(self, next).leave(false);
         Ok(())
     }
 
@@ -184,7 +146,7 @@ impl Resources {
 
     /// Reads the counter of OOM kills.
     pub fn oom_watch(&self) -> OomWatch {
-        let file = self.oom_file.clone();
+        let file = self.context.oom_file.clone();
         let before = file.as_deref().and_then(cgroup::counter).unwrap_or(0);
         OomWatch { file, before }
     }

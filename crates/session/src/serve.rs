@@ -43,6 +43,8 @@ enum Stage {
 /// One session's keeper.
 pub struct Keeper {
     resources: Resources,
+    /// Socket on which the fork server is asked to start a network gate.
+    gate_starter: OwnedFd,
     connection: Option<Connection>,
     /// A second connection while a daemon is connected, until it has sent a frame as a daemon does.
     candidate: Option<Connection>,
@@ -88,9 +90,10 @@ impl Woken {
 
 impl Keeper {
     /// A keeper without a session yet.
-    pub fn new(resources: Resources, connection: Connection) -> Self {
+    pub fn new(resources: Resources, connection: Connection, gate_starter: OwnedFd) -> Self {
         let mut keeper = Keeper {
             resources,
+            gate_starter,
             connection: Some(connection),
             candidate: None,
             stage: Stage::Idle,
@@ -505,8 +508,8 @@ impl Keeper {
             cgroup,
             namespace: namespace.as_ref().filter(|_| !enters_namespaces),
             sandbox: sandbox.as_ref().map(|sandbox| &sandbox.entry),
-            umask: self.resources.umask,
-            oom_score: self.resources.oom_score,
+            umask: self.resources.context.umask,
+            oom_score: self.resources.context.oom_score,
         };
         let spawned = folder::write_first(&self.resources.record, &meta.to_text())
             .map_err(|fault| Failure::new("cannot write the session's folder", &fault))
@@ -563,7 +566,7 @@ impl Keeper {
             return Ok(None);
         };
         let init = sandbox.namespace.as_ref().map_or(0, |space| space.pid);
-        let (folder, starter) = (self.resources.folder.as_fd(), &self.resources.gate_starter);
+        let (folder, starter) = (self.resources.folder.as_fd(), &self.gate_starter);
         let started = channel.start(wanted, init, folder, starter.as_fd());
         started.map(Some).map_err(|fault| {
             if let Some(namespace) = sandbox.namespace.take() {
