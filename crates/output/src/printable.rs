@@ -43,21 +43,12 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
 /// assert_eq!(abide_output::printable::visible("a\nb\u{1b}[2J"), "a\nb\\u{1b}[2J");
 /// ```
 pub fn visible(text: &str) -> String {
-    let spelled = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || is_invisible(c);
-    if !text.contains(spelled) {
-        return text.to_owned();
-    }
-    let words = text.split_inclusive(spelled);
-    words.fold(String::new(), |mut shown, word| {
-        match word.chars().next_back().filter(|c| spelled(*c)) {
-            Some(last) => {
-                shown.push_str(&word[..word.len() - last.len_utf8()]);
-                shown.push_str(&one_line(last.encode_utf8(&mut [0; 4])));
-            }
-            None => shown.push_str(word),
-        }
-        shown
-    })
+    let parts = text.split_inclusive(['\n', '\t']);
+    let visible = parts.map(|part| {
+        let words = part.trim_end_matches(['\n', '\t']);
+        one_line(words) + &part[words.len()..]
+    });
+    visible.collect()
 }
 
 /// Returns whether a character is invisible or changes the order of the text around it.
