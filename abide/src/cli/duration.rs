@@ -16,7 +16,7 @@ impl DurationLimit {
     pub fn seconds(self) -> Option<f64> {
         match self {
             DurationLimit::Never => None,
-            DurationLimit::After(duration) => Some(duration.0 as f64 / 1_000.0),
+            DurationLimit::After(duration) => Some(duration.as_secs_f64()),
         }
     }
 }

@@ -61,7 +61,7 @@ pub async fn post_waiting(
     loop {
         let passed = SystemClock.now().boot.0 - began;
         // At least 1 ms, so that a condition is checked once more.
-        let left = |time: Millis| time.0.saturating_sub(passed).max(1) as f64 / 1_000.0;
+        let left = |time: Millis| Millis(time.0.saturating_sub(passed).max(1)).as_secs_f64();
         match client.post(path, &body(time.map(left))).await {
             Err(ClientError::Broken(_)) if reconnect.should_retry(false).await => {}
             answer => return answer,

@@ -274,7 +274,7 @@ pub async fn remove(client: Client, remove: RemoveArgs) -> Result<u8, CliError> 
 pub async fn extend(client: Client, extend: ExtendArgs) -> Result<u8, CliError> {
     let id = ids::session(&client, &extend.session).await?;
     let path = format!("/v1/sessions/{id}/extend");
-    let seconds = |span: Option<Millis>| span.map(|span| span.0 as f64 / 1_000.0);
+    let seconds = |span: Option<Millis>| span.map(Millis::as_secs_f64);
     let body = json!({"timeout": seconds(extend.timeout), "idle": seconds(extend.idle)});
     let session = client.post_retrying(&path, &body).await?;
     if extend.json.json {

@@ -65,7 +65,7 @@ pub async fn start(client: Client, start: StartArgs) -> Result<u8, CliError> {
     }
     let inactivity = match start.inactivity {
         DurationLimit::Never => 0.0,
-        DurationLimit::After(span) => span.0 as f64 / 1_000.0,
+        DurationLimit::After(span) => span.as_secs_f64(),
     };
     let arguments = json!({
         "action": "start",

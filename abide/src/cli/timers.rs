@@ -33,7 +33,7 @@ pub async fn timer(timer: TimerCommand) -> Result<u8, CliError> {
         TimerCommand::Cancel(args) => timer_action("cancel", args, json!({})).await,
         TimerCommand::Resume(args) => timer_action("resume", args, json!({})).await,
         TimerCommand::Pause(pause) => {
-            let more = json!({"pause_duration": seconds(pause.time)});
+            let more = json!({"pause_duration": pause.time.as_secs_f64()});
             timer_action("pause", pause.timer, more).await
         }
         TimerCommand::List(list) => list_active(&client(&list.agent)?, list.json.json).await,
@@ -74,7 +74,7 @@ async fn start(client: Client, new: TimerStartArgs) -> Result<u8, CliError> {
         None => client,
     };
     let body = json!({
-        "total_duration": seconds(new.total),
+        "total_duration": new.total.as_secs_f64(),
         "reason": new.reason,
         "mission": new.mission,
         "until": new.until,
@@ -108,7 +108,7 @@ async fn wait(args: TimerWaitArgs) -> Result<u8, CliError> {
     let timer = client.get(&format!("/v1/timers/{id}")).await?;
     let left = timer["remaining_time"].as_f64().unwrap_or(0.0);
     let purpose = timer["reason"].as_str().or(timer["mission"].as_str());
-    let left = Millis((left * 1_000.0) as u64);
+    let left = Millis::from_secs_f64(left);
     // A call about a mission waits only if it says how long.
     let whole = timer["mission"].is_string().then_some(left);
     let standby = Standby {
@@ -235,7 +235,7 @@ fn row(timer: &Value) -> Row {
     let text = |field: &str| one_line(timer[field].as_str().unwrap_or_default());
     let time = |field: &str| {
         let seconds = timer[field].as_f64().unwrap_or(0.0);
-        show::short(Millis((seconds * 1_000.0) as u64))
+        show::short(Millis::from_secs_f64(seconds))
     };
     let plain = anstyle::Style::new();
     let colour = match timer["status"].as_str() {
@@ -261,11 +261,8 @@ fn row(timer: &Value) -> Row {
 fn print_stats(stats: &Value) {
     let heading = show::HEADING;
     let number = |field: &str| stats[field].as_u64().unwrap_or(0);
-    let span = |field: &str| {
-        show::short(Millis(
-            (stats[field].as_f64().unwrap_or(0.0) * 1_000.0) as u64,
-        ))
-    };
+    let span =
+        |field: &str| show::short(Millis::from_secs_f64(stats[field].as_f64().unwrap_or(0.0)));
     let completed = format!(
         "{} by time, {} by condition, {} impossible",
         number("completed_by_time"),
@@ -282,8 +279,4 @@ fn print_stats(stats: &Value) {
     ] {
         outln!("{heading}{name:<10}{heading:#} {value}");
     }
-}
-
-fn seconds(time: Millis) -> f64 {
-    time.0 as f64 / 1_000.0
 }

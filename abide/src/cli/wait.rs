@@ -172,7 +172,7 @@ fn condition(wait: &WaitArgs) -> Result<Value, CliError> {
         None => None,
         Some(file) => Some(json!(path_text(&std::path::absolute(file)?)?)),
     };
-    let every = wait.every.map(|every| json!(every.0 as f64 / 1_000.0));
+    let every = wait.every.map(|every| json!(every.as_secs_f64()));
     add(&[("port", text(&wait.port)), ("every", every.clone())]);
     add(&[
         ("url", text(&wait.url)),

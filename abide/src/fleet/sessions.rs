@@ -4,7 +4,7 @@ use abide_api::{
     Id, ListedSession, Process, Session, SessionEnd, SessionState, SessionStatus, SessionSummary,
 };
 use abide_core::fleet::session::Reach;
-use abide_core::{Agent, SessionId};
+use abide_core::{Agent, Millis, SessionId};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::store::{DirectoryRow, DirectoryState};
@@ -101,10 +101,6 @@ fn still_running(known: &Known) -> Vec<Process> {
     }
 }
 
-fn seconds(millis: u64) -> f64 {
-    millis as f64 / 1_000.0
-}
-
 fn session(known: &Known, now: u64) -> Session {
     let row = &known.row;
     let facts = &row.facts;
@@ -125,7 +121,7 @@ fn session(known: &Known, now: u64) -> Session {
             exit_code: facts.exit_code,
             signal: facts.signal,
             end: end(row),
-            duration: seconds(duration),
+            duration: Millis(duration).as_secs_f64(),
             bytes_total: facts.bytes,
             bytes_dropped: 0,
             still_running: still_running(known),
@@ -170,8 +166,8 @@ fn listed_session(known: &Known, now: u64) -> ListedSession {
             (_, DirectoryState::Ended) => SessionState::Ended,
             (_, DirectoryState::Failed) => SessionState::Failed,
         },
-        age: seconds(now.saturating_sub(session.created_at)),
-        last_activity: seconds(now.saturating_sub(session.last_activity)),
+        age: Millis(now.saturating_sub(session.created_at)).as_secs_f64(),
+        last_activity: Millis(now.saturating_sub(session.last_activity)).as_secs_f64(),
         agent: session.agent,
         cwd: session.cwd,
         pty: session.pty,

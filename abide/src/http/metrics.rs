@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use abide_core::Millis;
 use abide_core::session::Phase;
 use axum::extract::State as Shared;
 use axum::http::header;
@@ -59,7 +60,7 @@ pub async fn metrics(Shared(state): Shared<State>, _: Requester) -> Result<Respo
     );
     tools(&mut out);
     let now = SystemClock.now().wall.0;
-    let uptime = now.saturating_sub(state.daemon.started_at.0) as f64 / 1_000.0;
+    let uptime = Millis(now.saturating_sub(state.daemon.started_at.0)).as_secs_f64();
     out.gauge(
         "abide_uptime_seconds",
         "Seconds since the daemon started.",

@@ -17,7 +17,6 @@ use super::body::JsonResponse;
 use super::problem::Problem;
 use super::requester::Requester;
 use super::timers::DAYS;
-use crate::tools::in_seconds;
 
 /// Statistics of all sessions that are kept.
 pub async fn stats(
@@ -55,7 +54,7 @@ fn summarize(views: &[Arc<SessionView>], since: u64) -> SessionStats {
     SessionStats {
         running: total.running,
         outcomes: total.outcomes,
-        run_total: in_seconds(total.run),
+        run_total: total.run.as_secs_f64(),
         bytes_total: total.bytes,
         days: days
             .into_iter()
@@ -67,7 +66,7 @@ fn summarize(views: &[Arc<SessionView>], since: u64) -> SessionStats {
                 agent: agent.to_owned(),
                 running: counts.running,
                 outcomes: counts.outcomes,
-                run_total: in_seconds(counts.run),
+                run_total: counts.run.as_secs_f64(),
             })
             .collect(),
     }

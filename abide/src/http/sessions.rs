@@ -18,7 +18,7 @@ use super::requester::{self, Requester};
 use super::tools::context;
 use super::{State, pagination, session_activity};
 use crate::fleet;
-use crate::tools::{self, in_seconds, leftovers, recount_output, session_status, session_summary};
+use crate::tools::{self, leftovers, recount_output, session_status, session_summary};
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
 
@@ -239,13 +239,13 @@ pub fn session_from(view: &SessionView) -> Session {
         ended_at: view.ended_at().map(|ended| ended.0),
         cwd: view.cwd.to_string_lossy().into_owned(),
         pty: view.pty,
-        timeout: view.deadline.map(in_seconds),
-        idle: state.idle.map(in_seconds),
-        inactivity_timeout: state.inactivity.map(in_seconds),
+        timeout: view.deadline.map(Millis::as_secs_f64),
+        idle: state.idle.map(Millis::as_secs_f64),
+        inactivity_timeout: state.inactivity.map(Millis::as_secs_f64),
         last_activity,
         idle_for: view.is_running().then(|| {
             let idle = SystemClock.now().wall.0.saturating_sub(last_activity);
-            in_seconds(Millis(idle))
+            Millis(idle).as_secs_f64()
         }),
         error: match &state.phase {
             Phase::Failed { fault, .. } => Some(fault.to_string()),

@@ -23,7 +23,7 @@ pub fn standby<'a>(
 ) -> Option<Millis> {
     let number = |name: &str| var(name)?.to_str()?.trim().parse::<f64>().ok();
     if let Some(secs) = number(OVERRIDE).filter(|secs| secs.is_finite() && *secs >= 0.0) {
-        return (secs > 0.0).then(|| with_margin(Millis((secs * 1_000.0) as u64)));
+        return (secs > 0.0).then(|| with_margin(Millis::from_secs_f64(secs)));
     }
     let quirks = ClientQuirks::of(client);
     let set = quirks.timeout_variable.and_then(number);

@@ -53,7 +53,7 @@ impl Progress {
     fn notify(&mut self) {
         let run = Millis(SystemClock.now().wall.0.saturating_sub(self.since));
         // The value must grow even if the wall clock is set back.
-        self.last = (run.0 as f64 / 1_000.0).max(self.last + 0.001);
+        self.last = run.as_secs_f64().max(self.last + 0.001);
         let whole = Millis(run.0 / 1_000 * 1_000);
         let progress = ProgressNotificationParam::new(self.token.clone(), self.last)
             .with_message(format!("{} for {whole}", self.state));

@@ -54,7 +54,7 @@ pub(super) async fn result(
     let handover = why.map(|why| (why, activity.as_ref()));
     let written = written(command, &facts, part, handover, &mut session).await;
     let was_cut = why == Some(WhyRunning::Standby);
-    let effective_timeout = facts.standby.filter(|_| was_cut).map(report::in_seconds);
+    let effective_timeout = facts.standby.filter(|_| was_cut).map(Millis::as_secs_f64);
     report::mask_processes(&mut session, |text| facts.mask.apply(text));
     let (failed, text, output) = match command.kind {
         Kind::Shell => {
@@ -166,7 +166,7 @@ fn shell_status(
     session: &SessionSummary,
 ) -> (ShellStatus, Option<i32>) {
     if let Some(why) = why {
-        let is_past_deadline = session.duration >= report::in_seconds(deadline(command, view));
+        let is_past_deadline = session.duration >= deadline(command, view).as_secs_f64();
         return match why == WhyRunning::SurvivesKill && is_past_deadline {
             true => (ShellStatus::TimeoutError, Some(-1)),
             false => (ShellStatus::Running, None),

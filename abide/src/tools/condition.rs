@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 
 use super::args::shown_text;
 use super::policy::judge_condition;
-use super::report::in_seconds;
 use super::{BadInput, Context};
 use abide_engine::Handle;
 use abide_engine::machine_link::CannotCall;
@@ -106,10 +105,10 @@ pub(crate) fn written(condition: &Condition) -> Value {
                 None => json!(port),
                 Some(host) => json!(format!("{host}:{port}")),
             };
-            json!({"port": port, "every": every_ms.map(|every| in_seconds(Millis(every)))})
+            json!({"port": port, "every": every_ms.map(|every| Millis(every).as_secs_f64())})
         }
         Condition::Url(wanted) => {
-            let every = wanted.every_ms.map(|every| in_seconds(Millis(every)));
+            let every = wanted.every_ms.map(|every| Millis(every).as_secs_f64());
             json!({"url": wanted.url, "status": wanted.status, "body": wanted.body, "every": every})
         }
         Condition::File(wanted) => {
@@ -130,7 +129,7 @@ pub(crate) fn written(condition: &Condition) -> Value {
             json!({"session": session.to_string(), "is": "ended"})
         }
         Condition::Command(wanted) => {
-            json!({"command": wanted.command, "every": in_seconds(Millis(wanted.every_ms))})
+            json!({"command": wanted.command, "every": Millis(wanted.every_ms).as_secs_f64()})
         }
         Condition::All(parts) => json!({"all": parts.iter().map(written).collect::<Vec<_>>()}),
         Condition::Any(parts) => json!({"any": parts.iter().map(written).collect::<Vec<_>>()}),

@@ -49,7 +49,7 @@ pub(crate) use policy::{
 };
 pub use question::{FormButtons, form_text, question_fields, question_text, rules_added};
 pub(crate) use report::{
-    in_seconds, leftovers, recount_output, refused_to_person, status as session_status,
+    leftovers, recount_output, refused_to_person, status as session_status,
     summary as session_summary,
 };
 pub(crate) use terminal::{
@@ -309,9 +309,20 @@ pub async fn begin(
     context: Context,
 ) -> Result<ToolCall, NotCalled> {
     let stopwatch = call_metrics::CallStopwatch::begin(name);
+    let mut call = begin_call(handle, name, arguments, context).await?;
+    call.stopwatch = stopwatch;
+    Ok(call)
+}
+
+async fn begin_call(
+    handle: &Handle,
+    name: &str,
+    arguments: Map<String, Value>,
+    context: Context,
+) -> Result<ToolCall, NotCalled> {
     let arguments = match elsewhere::begin(handle, name, arguments, &context).await? {
         elsewhere::Place::Here(arguments) => arguments,
-        elsewhere::Place::Elsewhere(call) => return Ok((*call).measured_by(stopwatch)),
+        elsewhere::Place::Elsewhere(call) => return Ok(*call),
     };
     let standby = context.standby;
     let (mut request, launch, tool) = match name {
@@ -321,8 +332,7 @@ pub async fn begin(
             match begin.into_request(&command, handle, &context) {
                 Ok((request, launch)) => (request, launch, Tool::Command(command)),
                 Err(refused) => {
-                    let call = ToolCall::answered(handle, context.caller(), refused);
-                    return Ok(call.measured_by(stopwatch));
+                    return Ok(ToolCall::answered(handle, context.caller(), refused));
                 }
             }
         }
@@ -340,7 +350,7 @@ pub async fn begin(
         }
         "terminal_session" => {
             let action = terminal::read(arguments, &context, handle)?;
-            return Ok(ToolCall::perform(handle, action, context).measured_by(stopwatch));
+            return Ok(ToolCall::perform(handle, action, context));
         }
         _ => {
             let known: Vec<_> = all().iter().map(|tool| tool.name).collect();
@@ -353,8 +363,7 @@ pub async fn begin(
         .call(context.caller_of(&request), request, launch)
         .await;
     let call = EngineCall::new(handle, pending, tool, standby);
-    let call = ToolCall::new(handle, Execution::Engine(call), Some(caller));
-    Ok(call.measured_by(stopwatch))
+    Ok(ToolCall::new(handle, Execution::Engine(call), Some(caller)))
 }
 
 /// Starts a session like `terminal_session start`, without waiting for its first output and without reading it.
@@ -449,12 +458,6 @@ impl ToolCall {
             person_unreachable,
         };
         ToolCall::new(handle, Execution::Future(work), reader)
-    }
-
-    /// Measures the duration of the call from the start of `stopwatch` on.
-    fn measured_by(mut self, stopwatch: Option<call_metrics::CallStopwatch>) -> Self {
-        self.stopwatch = stopwatch;
-        self
     }
 
     /// Turns off appending messages to the result.

@@ -5,7 +5,7 @@ use abide_core::{HeldCommand, HeldConnection, Millis, Subject, shorten};
 use abide_output::digest::rendered_rows;
 use abide_output::printable::one_line;
 
-use super::report::{activity_text, in_seconds};
+use super::report::activity_text;
 use abide_engine::QuestionView;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::text::whole_seconds;
@@ -155,8 +155,8 @@ pub fn question_fields(question: &QuestionView) -> Question {
         command: question.command.to_string(),
         agent: question.agent.0.to_string(),
         cwd: question.cwd.to_string_lossy().into_owned(),
-        idle: in_seconds(question.state.idle().unwrap_or_default()),
-        running_for: in_seconds(question.ran),
+        idle: question.state.idle().unwrap_or_default().as_secs_f64(),
+        running_for: question.ran.as_secs_f64(),
         last_line: last_line(question),
         doing: doing(question),
         waiting_for_input: question

@@ -137,7 +137,7 @@ pub(super) fn summary_with(
         exit_code: exit.and_then(code_of),
         signal: exit.and_then(signal_of),
         end: ending.map(|ending| ending.end.into()),
-        duration: in_seconds(duration),
+        duration: duration.as_secs_f64(),
         bytes_total,
         bytes_dropped,
         still_running: Vec::new(),
@@ -156,11 +156,6 @@ pub(super) fn summary_with(
         started_by: view.state.started_by.condition(),
         damaged: view.damage.as_deref().map(Into::into),
     }
-}
-
-/// Duration in seconds, as results state it.
-pub(crate) fn in_seconds(time: Millis) -> f64 {
-    time.0 as f64 / 1_000.0
 }
 
 /// Counts the output of an ended session again: background processes of the command may have written since.

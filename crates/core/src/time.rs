@@ -20,6 +20,16 @@ impl Millis {
     pub const fn from_secs(secs: u64) -> Self {
         Millis(secs.saturating_mul(1_000))
     }
+
+    /// Duration in seconds, as requests and results have it.
+    pub const fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1_000.0
+    }
+
+    /// Duration of this many seconds, without fractions of a millisecond.
+    pub const fn from_secs_f64(secs: f64) -> Self {
+        Millis((secs * 1_000.0) as u64)
+    }
 }
 
 /// Prints as people write durations.

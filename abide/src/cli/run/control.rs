@@ -435,7 +435,7 @@ impl RunControl {
 /// Waits for the end of a session, at most for this time. Returns whether it has ended.
 async fn until_ended(client: &Client, id: &str, most: Millis) -> bool {
     let until = json!({"session": id, "is": "ended"});
-    let body = json!({"until": until, "for": most.0 as f64 / 1_000.0});
+    let body = json!({"until": until, "for": most.as_secs_f64()});
     let waited = client.post_retrying("/v1/wait", &body).await;
     waited.is_ok_and(|result| result["held"] == true)
 }

@@ -12,6 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+use abide_core::Millis;
 use abide_core::limit::IDLE_DEFAULT;
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -183,7 +184,7 @@ fn body(args: &RunArgs, terminal: Option<&Terminal>) -> Result<RunBody, CliError
             StdinKind::None
         },
         pty,
-        timeout: args.timeout.map(|span| span.0 as f64 / 1_000.0),
+        timeout: args.timeout.map(Millis::as_secs_f64),
         idle: idle.seconds(),
         key: secret::random_hex::<16>(),
         sandbox: args.sandbox,

@@ -44,7 +44,7 @@ pub async fn rerun(client: Client, args: RerunArgs) -> Result<u8, CliError> {
 fn again(session: &Value, args: RerunArgs) -> RunArgs {
     let text = |field: &str| session[field].as_str();
     let idle = match session["idle"].as_f64() {
-        Some(seconds) => DurationLimit::After(Millis((seconds * 1_000.0) as u64)),
+        Some(seconds) => DurationLimit::After(Millis::from_secs_f64(seconds)),
         None => DurationLimit::Never,
     };
     RunArgs {

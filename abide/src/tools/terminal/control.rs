@@ -15,7 +15,6 @@ use super::{
     SessionRef, ended, start,
 };
 use crate::signals;
-use crate::tools::report;
 use abide_engine::peer::Peer;
 use abide_engine::screen::Size;
 use abide_engine::{Handle, SessionView};
@@ -177,9 +176,9 @@ impl ActionRunner {
         .collect();
         let text = format!("Session '{}' extended ({})", view.id, moved.join(", "));
         let action = ActionResult::Extend {
-            timeout: limits.deadline.map(report::in_seconds),
-            idle: limits.idle.map(report::in_seconds),
-            inactivity_timeout: limits.inactivity.map(report::in_seconds),
+            timeout: limits.deadline.map(Millis::as_secs_f64),
+            idle: limits.idle.map(Millis::as_secs_f64),
+            inactivity_timeout: limits.inactivity.map(Millis::as_secs_f64),
         };
         Ok(self.result(&self.newest(&view), text, action))
     }

@@ -10,7 +10,7 @@ use abide_output::printable::one_line;
 
 use super::ActionRunner;
 use crate::fleet;
-use crate::tools::report::{self, code_of, in_seconds, signal_of};
+use crate::tools::report::{self, code_of, signal_of};
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::text::whole_seconds;
@@ -73,8 +73,8 @@ impl ActionRunner {
                 session_id: Id(view.id),
                 command,
                 state,
-                age: in_seconds(Millis(age)),
-                last_activity: in_seconds(Millis(idle)),
+                age: Millis(age).as_secs_f64(),
+                last_activity: Millis(idle).as_secs_f64(),
                 agent: view.state.agent.0.to_string(),
                 cwd: view.cwd.to_string_lossy().into_owned(),
                 pty: view.pty,
@@ -95,7 +95,7 @@ impl ActionRunner {
                 "{}  {}  age {}  on machine {}, as of {} ago  {}",
                 session.session_id.0,
                 session.state.as_str(),
-                whole_seconds(in_millis(session.age)),
+                whole_seconds(Millis::from_secs_f64(session.age)),
                 session.machine.as_deref().unwrap_or_default(),
                 whole_seconds(Millis(now.saturating_sub(session.as_of.unwrap_or(now)))),
                 shorten(&one_line(&session.command), COMMAND)
@@ -144,8 +144,4 @@ fn state(view: &SessionView) -> SessionState {
 
 fn exit(view: &SessionView) -> Option<Exit> {
     view.ending()?.exit
-}
-
-fn in_millis(seconds: f64) -> Millis {
-    Millis((seconds * 1_000.0) as u64)
 }

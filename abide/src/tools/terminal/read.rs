@@ -189,7 +189,7 @@ impl ActionRunner {
             lines: if is_screen { 0 } else { found.lines.len() },
             more: found.full,
             matched: found.matched,
-            effective_timeout: found.cut.map(report::in_seconds),
+            effective_timeout: found.cut.map(Millis::as_secs_f64),
             sent: input.bytes,
             alternate_screen: is_screen.then_some(true),
         };
