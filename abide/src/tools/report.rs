@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
-use abide_api::arguments::CommandArgs;
+use abide_api::arguments::{CommandArgs, Env, FilledText};
 use abide_api::{Activity, ErrorCode, Id, Process, SessionStatus, SessionSummary, ToolResult};
 use abide_core::session::{End, Exit, Phase};
 use abide_core::{Millis, Outcome};
@@ -43,27 +43,40 @@ pub(super) fn read_launch<L>(
     context: &Context,
     handle: &Handle,
 ) -> Result<LaunchOptions, BadInput> {
-    let cwd = folder(args.cwd, context);
-    let given = args.env.map(|env| env.0).unwrap_or_default();
     let stdin = args.stdin.map(|stdin| stdin.0);
-    let secrets = Arc::new(secrets_in(&given));
     let asked = SandboxArgs {
         sandbox: args.sandbox,
         network: args.network,
         needs: args.needs,
         justification: args.justification,
     };
+    launch_options(args.cwd, args.env, stdin, asked, false, context, handle)
+}
+
+/// Launch options of a new command, with the environment and the sandbox that the caller's settings give it.
+pub(super) fn launch_options(
+    cwd: Option<FilledText>,
+    env: Option<Env>,
+    stdin: Option<String>,
+    asked: SandboxArgs,
+    pty: bool,
+    context: &Context,
+    handle: &Handle,
+) -> Result<LaunchOptions, BadInput> {
+    let given = env.map(|env| env.0).unwrap_or_default();
+    let secrets = Arc::new(secrets_in(&given));
     let chosen = asked.choose(context, handle, &given)?;
+    let (cwd, env) = (folder(cwd, context), merged_env(chosen.env, given, pty));
     Ok(LaunchOptions {
         inherited_limits: context.inherited_limits.clone(),
         sandbox: chosen.sandbox,
         beyond_settings: chosen.beyond_settings,
-        ..LaunchOptions::plain(cwd, merged_env(chosen.env, given, false), stdin, secrets)
+        ..LaunchOptions::plain(cwd, env, stdin, secrets)
     })
 }
 
 /// Fingerprints of the secrets among the variables that a call sets.
-pub(super) fn secrets_in(given: &[(OsString, Option<OsString>)]) -> SecretFingerprints {
+fn secrets_in(given: &[(OsString, Option<OsString>)]) -> SecretFingerprints {
     let texts = given
         .iter()
         .filter_map(|(name, value)| Some((name.to_str()?, value.as_ref()?.to_str()?)));
@@ -71,7 +84,7 @@ pub(super) fn secrets_in(given: &[(OsString, Option<OsString>)]) -> SecretFinger
 }
 
 /// Inherited environment with the variables that the call sets or removes.
-pub(super) fn merged_env(
+fn merged_env(
     inherited: Vec<Variable>,
     given: Vec<(OsString, Option<OsString>)>,
     pty: bool,

@@ -1,6 +1,6 @@
 //! `start`: starts a command that outlives the call, in a terminal of its own unless `pty` is false.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use abide_api::arguments::{Cols, Rows, StartArgs};
@@ -12,7 +12,6 @@ use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
 use super::read::ending;
 use super::send::LINES;
 use super::{ActionError, ActionRunner, BadInput, Context, FinishedAction, unreadable};
-use crate::tools::args::folder;
 use crate::tools::policy::{self, StartDecision};
 use crate::tools::sandbox::SandboxArgs;
 use crate::tools::{key, report, started_before};
@@ -41,8 +40,6 @@ pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Resul
     if command.trim().is_empty() {
         return Err(BadInput::new("ERROR: Command cannot be empty.".into()));
     }
-    let cwd = folder(args.cwd, context);
-    let given = args.env.map(|env| env.0).unwrap_or_default();
     let pty = args.pty.unwrap_or(true);
     let (cols, rows) = size(args.cols, args.rows);
     let (cols, rows) = (
@@ -61,19 +58,23 @@ pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Resul
             shows_output: true,
         });
     }
-    let secrets = Arc::new(report::secrets_in(&given));
-    let names_term = given.iter().any(|(name, _)| name == OsStr::new("TERM"));
+    let names_term = (args.env.iter().flat_map(|env| &env.0)).any(|(name, _)| name == "TERM");
     let asked = SandboxArgs {
         sandbox: args.sandbox,
         network: args.network,
         needs: args.needs,
         justification: args.justification,
     };
-    let chosen = asked.choose(context, handle, &given)?;
-    let mut env = report::merged_env(chosen.env, given, pty);
+    let launch = report::launch_options(args.cwd, args.env, None, asked, pty, context, handle)?;
+    let mut launch = LaunchOptions {
+        stdin: Stdin::Open,
+        pty: pty.then_some((cols, rows)),
+        name: context.session_name.clone(),
+        ..launch
+    };
     if pty && !names_term {
-        env.retain(|(name, _)| !of_another_terminal(name));
-        env.push((OsString::from("TERM"), OsString::from(TERM)));
+        (launch.env).retain(|(name, _)| !of_another_terminal(name));
+        launch.env.push(("TERM".into(), TERM.into()));
     }
     let run = Run {
         command: command.into(),
@@ -85,18 +86,6 @@ pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Resul
         detach: true,
         key,
         approval: None,
-    };
-    let launch = LaunchOptions {
-        argv: None,
-        cwd,
-        env,
-        stdin: Stdin::Open,
-        pty: pty.then_some((cols, rows)),
-        inherited_limits: context.inherited_limits.clone(),
-        secrets,
-        sandbox: chosen.sandbox,
-        beyond_settings: chosen.beyond_settings,
-        name: context.session_name.clone(),
     };
     Ok(Start {
         begin: Begin::Run(Box::new((run, launch))),
