@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use abide_api::arguments::{FromArgument, PositiveSeconds};
 use abide_api::{Answered, ClosedQuestion, Id, QuestionAbout, QuestionDetails, QuestionPage};
 use abide_core::policy::Choice;
 use abide_core::{Millis, QuestionId};
@@ -285,12 +286,6 @@ fn parse_quiet_for(given: Option<&Value>, no: bool) -> Result<Option<Millis>, Pr
     if no {
         return Err(Problem::bad_input("`quiet_for` needs the answer \"yes\""));
     }
-    let seconds = given.as_f64().filter(|seconds| *seconds > 0.0);
-    let time = seconds.map(|seconds| Millis((seconds * 1_000.0) as u64));
-    let time = time.filter(|time| *time <= Millis::MAX);
-    time.map(Some).ok_or_else(|| {
-        Problem::bad_input(format!(
-            "`quiet_for` must be a number of seconds above 0 and at most 100 years; got {given}"
-        ))
-    })
+    let PositiveSeconds(time) = PositiveSeconds::read("quiet_for", given.clone())?;
+    Ok(Some(time))
 }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use abide_api::arguments::{FromArgument, PositiveSeconds};
 use abide_api::{Id, RunAccepted, RunEnded};
 use abide_core::held::Approval;
 use abide_core::session::End;
@@ -229,16 +230,8 @@ fn confine(
 }
 
 fn limit(field: &str, seconds: Option<f64>) -> Result<Option<Millis>, Problem> {
-    let Some(seconds) = seconds else {
-        return Ok(None);
-    };
-    let most = Millis::MAX.0 as f64 / 1_000.0;
-    if seconds > 0.0 && seconds <= most {
-        return Ok(Some(Millis(((seconds * 1_000.0).ceil() as u64).max(1))));
-    }
-    Err(Problem::bad_input(format!(
-        "`{field}` must be a number of seconds above 0 and at most 100 years; got {seconds}"
-    )))
+    let limit = seconds.map(|seconds| PositiveSeconds::read(field, seconds.into()));
+    Ok(limit.transpose()?.map(|PositiveSeconds(limit)| limit))
 }
 
 /// Run in progress, and the part of it that the client has received.
