@@ -1,5 +1,7 @@
 //! Commands for the daemon process: `serve`, `stop`, and the MCP front.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -7,11 +9,14 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::error::{CliError, EXIT_ABIDE_ERROR};
 use super::show;
-use crate::cli::process_exit::Process;
 use crate::connect::{self, DaemonSocket};
 use crate::http;
 use crate::{daemon_process, serve};
 use abide_engine::config::{Config, Paths};
+use abide_session::proc::{ProcessHandle, wait_for_end};
+
+/// Longest wait for the exit of a daemon that has agreed to stop.
+const STOP_TIME: Duration = Duration::from_secs(3_600);
 
 pub fn serve(paths: Paths, background: bool) -> Result<(), CliError> {
     let ready = background
@@ -76,13 +81,11 @@ fn stop_running(paths: &Paths) -> Result<(), CliError> {
         .ok()
         .and_then(|status| status["daemon"]["pid"].as_i64());
     let pid = pid.and_then(|pid| i32::try_from(pid).ok());
-    let process = pid.and_then(Process::open);
+    let process = pid.and_then(ProcessHandle::open);
     http::stop_daemon(&paths.http_socket()).map_err(|fault| {
         CliError::new(format!("the daemon did not stop: {fault}")).code(EXIT_ABIDE_ERROR)
     })?;
-    if let Some(process) = process {
-        process.wait();
-    }
+    wait_for_end(process.as_slice(), STOP_TIME);
     Ok(())
 }
 

@@ -20,7 +20,6 @@ mod messages;
 mod number;
 mod open;
 mod policy;
-mod process_exit;
 mod prompt;
 mod reconnect;
 mod reference;

@@ -5,16 +5,16 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::Signal;
 
 use abide_session::cgroup::{self, SessionCgroup};
 use abide_session::facts;
-use abide_session::proc;
+use abide_session::proc::{self, ProcessHandle, wait_for_end};
 
-/// Time-out for a program that prints its version, in seconds. A package runner may fetch it first.
-const VERSION_TIMEOUT: i64 = 30;
+/// Time-out for a program that prints its version. A package runner may fetch it first.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest version text, in bytes.
 const VERSION_LIMIT: u64 = 4 << 10;
 
@@ -194,20 +194,12 @@ pub fn version_of(program: &Path, args: &[&str]) -> io::Result<String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()?;
-    let ended = Pid::from_raw(child.id().cast_signed())
-        .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok())
-        .is_some_and(|process| {
-            let mut fds = [PollFd::new(&process, PollFlags::IN)];
-            let timeout = Timespec {
-                tv_sec: VERSION_TIMEOUT,
-                tv_nsec: 0,
-            };
-            let ended = rustix::event::poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0);
-            if !ended {
-                let _ = rustix::process::pidfd_send_signal(&process, Signal::KILL);
-            }
-            ended
-        });
+    let process = ProcessHandle::open(child.id().cast_signed());
+    wait_for_end(process.as_slice(), VERSION_TIMEOUT);
+    let ended = process.as_ref().is_some_and(|process| !process.lives());
+    if let Some(process) = process.filter(|_| !ended) {
+        process.signal(Signal::KILL);
+    }
     let mut output = String::new();
     if ended && let Some(out) = child.stdout.take() {
         out.take(VERSION_LIMIT).read_to_string(&mut output)?;
