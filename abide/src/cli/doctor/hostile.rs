@@ -28,8 +28,9 @@ const AGENT: &str = "default";
 /// Variable with a secret name that is given to the session.
 const VARIABLE: &str = "HOSTILE_SECRET_TOKEN";
 
-/// Paths, numbers and words of a scene, for the process inside.
+/// Scene as text, for the process inside.
 #[derive(Deserialize, Serialize)]
+#[serde(remote = "Scene")]
 struct SceneText {
     workspace: PathBuf,
     outside: PathBuf,
@@ -42,6 +43,12 @@ struct SceneText {
     can_write: bool,
     socket: PathBuf,
     abstract_socket: String,
+    #[serde(skip_serializing, default = "variable")]
+    variable: String,
+}
+
+fn variable() -> String {
+    VARIABLE.into()
 }
 
 /// Outcome of an attack, printed by the process inside.
@@ -97,11 +104,11 @@ impl Stage {
         })
     }
 
-    fn scene(&self, mode: SandboxMode, network: NetworkMode) -> std::io::Result<SceneText> {
+    fn scene(&self, mode: SandboxMode, network: NetworkMode) -> std::io::Result<Scene> {
         let mut secrets = hidden_in_home(&home());
         // The known hosts and the configuration of SSH stay readable.
         secrets.retain(|path| path.exists() && !path.ends_with(".ssh"));
-        Ok(SceneText {
+        Ok(Scene {
             workspace: self.folder.join("work"),
             outside: self.folder.join("outside"),
             in_home: self.in_home.clone(),
@@ -113,6 +120,7 @@ impl Stage {
             can_write: mode == SandboxMode::WorkspaceWrite,
             socket: self.folder.join("outside/socket"),
             abstract_socket: format!(".abide-hostile-{}", std::process::id()),
+            variable: variable(),
         })
     }
 
@@ -162,23 +170,10 @@ impl Drop for Stage {
 
 /// Makes the attacks from inside the sandbox, and prints a line for each.
 pub fn attack(scene: &str) -> Result<u8, CliError> {
-    let text: SceneText = serde_json::from_str(scene).map_err(|_| {
+    let scene = SceneText::deserialize(&mut serde_json::Deserializer::from_str(scene));
+    let scene = scene.map_err(|_| {
         CliError::new("`--attack` is used by `abide doctor --hostile` only").code(2)
     })?;
-    let scene = Scene {
-        workspace: text.workspace,
-        outside: text.outside,
-        in_home: text.in_home,
-        secrets: text.secrets,
-        own: text.own,
-        process: text.process,
-        port: text.port,
-        has_network: text.has_network,
-        can_write: text.can_write,
-        socket: text.socket,
-        abstract_socket: text.abstract_socket,
-        variable: VARIABLE.into(),
-    };
     for attack in ATTACKS {
         let (outcome, says) = match attack.attempt(&scene) {
             Seen::Refused(why) => ("refused", why),
@@ -224,7 +219,9 @@ pub fn hostile(paths: &Paths, json: bool) -> Result<u8, CliError> {
 
 /// Runs the attacks in a session, and returns the session's result.
 fn run(stage: &Stage, mode: SandboxMode, network: NetworkMode) -> Result<Value, CliError> {
-    let scene = serde_json::to_string(&stage.scene(mode, network)?).unwrap_or_default();
+    let scene = stage.scene(mode, network)?;
+    let scene = SceneText::serialize(&scene, serde_json::value::Serializer);
+    let scene = scene.unwrap_or_default().to_string();
     let program = std::env::current_exe()?;
     let work = stage.folder.join("work");
     #[expect(
