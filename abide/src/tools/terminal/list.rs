@@ -41,65 +41,15 @@ impl ActionRunner {
         let mut lines = Vec::new();
         let mut sessions = Vec::new();
         for view in &views {
-            let age = now.saturating_sub(view.state.created.0);
-            let active = Log::open(&view.folder).last_at().ok().flatten();
-            let active = active.unwrap_or(view.state.created.0);
-            let idle = now.saturating_sub(active);
-            let state = state(view);
-            let command = shorten(&self.mask(view, one_line(&view.state.command)), COMMAND);
-            let started_by = view.state.started_by.condition();
-            let of = match &started_by {
-                None => String::new(),
-                Some(name) => format!("condition of {name}: "),
-            };
-            lines.push(format!(
-                "{}  {}{}{}  age {}  last activity {} ago  {of}{command}",
-                view.id,
-                state.as_str(),
-                ending(view).map_or_else(String::new, |how| format!(" ({how})")),
-                if view.damage.is_some() {
-                    " (damaged record)"
-                } else {
-                    ""
-                },
-                whole_seconds(Millis(age)),
-                whole_seconds(Millis(idle))
-            ));
-            let command = shorten(
-                &self.mask(view, view.state.command.to_string()),
-                WHOLE_COMMAND,
-            );
-            sessions.push(ListedSession {
-                session_id: Id(view.id),
-                command,
-                state,
-                age: Millis(age).as_secs_f64(),
-                last_activity: Millis(idle).as_secs_f64(),
-                agent: view.state.agent.0.to_string(),
-                cwd: view.cwd.to_string_lossy().into_owned(),
-                pty: view.pty,
-                exit_code: exit(view).and_then(code_of),
-                signal: exit(view).and_then(signal_of),
-                end: view.ending().map(|ending| ending.end.into()),
-                started_by,
-                damaged: view.damage.as_deref().map(Into::into),
-                machine: None,
-                as_of: None,
-            });
+            let (line, session) = self.listed(view, now);
+            lines.push(line);
+            sessions.push(session);
         }
         let elsewhere = fleet::listed(&self.handle, agent.as_ref(), include_ended, now).await;
         let room = most.saturating_sub(views.len());
         let left_out = left_out + elsewhere.len().saturating_sub(room);
         for session in elsewhere.into_iter().take(room) {
-            lines.push(format!(
-                "{}  {}  age {}  on machine {}, as of {} ago  {}",
-                session.session_id.0,
-                session.state.as_str(),
-                whole_seconds(Millis::from_secs_f64(session.age)),
-                session.machine.as_deref().unwrap_or_default(),
-                whole_seconds(Millis(now.saturating_sub(session.as_of.unwrap_or(now)))),
-                shorten(&one_line(&session.command), COMMAND)
-            ));
+            lines.push(line_elsewhere(&session, now));
             sessions.push(session);
         }
         if left_out > 0 {
@@ -119,6 +69,69 @@ impl ActionRunner {
         });
         ToolResult::new(text, ToolOutput::TerminalSession(list))
     }
+
+    /// Line and fields of a session of this machine.
+    fn listed(&self, view: &SessionView, now: u64) -> (String, ListedSession) {
+        let age = now.saturating_sub(view.state.created.0);
+        let active = Log::open(&view.folder).last_at().ok().flatten();
+        let active = active.unwrap_or(view.state.created.0);
+        let idle = now.saturating_sub(active);
+        let state = state(view);
+        let command = shorten(&self.mask(view, one_line(&view.state.command)), COMMAND);
+        let started_by = view.state.started_by.condition();
+        let of = match &started_by {
+            None => String::new(),
+            Some(name) => format!("condition of {name}: "),
+        };
+        let line = format!(
+            "{}  {}{}{}  age {}  last activity {} ago  {of}{command}",
+            view.id,
+            state.as_str(),
+            ending(view).map_or_else(String::new, |how| format!(" ({how})")),
+            if view.damage.is_some() {
+                " (damaged record)"
+            } else {
+                ""
+            },
+            whole_seconds(Millis(age)),
+            whole_seconds(Millis(idle))
+        );
+        let command = shorten(
+            &self.mask(view, view.state.command.to_string()),
+            WHOLE_COMMAND,
+        );
+        let session = ListedSession {
+            session_id: Id(view.id),
+            command,
+            state,
+            age: Millis(age).as_secs_f64(),
+            last_activity: Millis(idle).as_secs_f64(),
+            agent: view.state.agent.0.to_string(),
+            cwd: view.cwd.to_string_lossy().into_owned(),
+            pty: view.pty,
+            exit_code: exit(view).and_then(code_of),
+            signal: exit(view).and_then(signal_of),
+            end: view.ending().map(|ending| ending.end.into()),
+            started_by,
+            damaged: view.damage.as_deref().map(Into::into),
+            machine: None,
+            as_of: None,
+        };
+        (line, session)
+    }
+}
+
+/// Line of a session of another machine.
+fn line_elsewhere(session: &ListedSession, now: u64) -> String {
+    format!(
+        "{}  {}  age {}  on machine {}, as of {} ago  {}",
+        session.session_id.0,
+        session.state.as_str(),
+        whole_seconds(Millis::from_secs_f64(session.age)),
+        session.machine.as_deref().unwrap_or_default(),
+        whole_seconds(Millis(now.saturating_sub(session.as_of.unwrap_or(now)))),
+        shorten(&one_line(&session.command), COMMAND)
+    )
 }
 
 /// Ending of a session in words.
