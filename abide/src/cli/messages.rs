@@ -1,7 +1,8 @@
 //! `abide messages`: prints messages to agents, and sends one again.
 
+use abide_api::{Delivery, Message, MessagePage};
 use abide_output::printable::one_line;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::args::{Hook, MessagesArgs, MessagesCommand};
 use super::client::{Client, ClientError};
@@ -40,26 +41,25 @@ pub async fn messages(paths: &Paths, args: MessagesArgs) -> Result<u8, CliError>
         follower.follow().await?;
         return Ok(0);
     }
-    let listed = client.get(&path).await?;
+    let listed: MessagePage = client.get_as(&path).await?;
     if args.json.json {
-        show::json(&listed);
+        show::typed(&listed);
         return Ok(0);
     }
-    let all = listed["messages"].as_array().cloned().unwrap_or_default();
-    if all.is_empty() {
+    if listed.messages.is_empty() {
         outln!("No messages.");
     }
     // Newest last, next to the prompt.
-    for message in all.iter().rev() {
+    for message in listed.messages.iter().rev() {
         print(message, args.deliveries);
     }
     Ok(0)
 }
 
 /// Newest message. Those after it are new, even if the daemon goes away before it has sent any.
-async fn newest(client: &Client) -> Result<Option<Value>, CliError> {
-    let mut newest = client.get("/v1/messages?limit=1").await?;
-    Ok(newest["messages"].get_mut(0).map(Value::take))
+async fn newest(client: &Client) -> Result<Option<Message>, CliError> {
+    let newest: MessagePage = client.get_as("/v1/messages?limit=1").await?;
+    Ok(newest.messages.into_iter().next())
 }
 
 /// State of `--follow`.
@@ -68,7 +68,7 @@ struct MessageFollower {
     /// Path of the first list, until it is printed.
     first: Option<String>,
     /// Newest message that is known.
-    last: Option<Value>,
+    last: Option<Message>,
     json: bool,
     deliveries: bool,
 }
@@ -101,74 +101,66 @@ impl MessageFollower {
     async fn print_new(&mut self) -> Result<(), CliError> {
         let path = match (&self.first, &self.last) {
             (Some(first), _) => first.clone(),
-            (None, Some(last)) => {
-                let id = last["message_id"].as_str().unwrap_or_default();
-                format!("/v1/messages?since={id}")
-            }
+            (None, Some(last)) => format!("/v1/messages?since={}", last.message_id.0),
             // There were no messages at the start, so all are new.
             (None, None) => "/v1/messages?limit=1000".into(),
         };
-        let listed = self.client.get(&path).await?;
+        let listed: MessagePage = self.client.get_as(&path).await?;
         self.first = None;
-        let messages = listed["messages"].as_array().into_iter().flatten();
-        for message in messages.rev() {
+        for message in listed.messages.iter().rev() {
             match self.json {
-                true => outln!("{message}"),
+                true => outln!("{}", serde_json::to_value(message).unwrap_or_default()),
                 false => print(message, self.deliveries),
             }
         }
         // With --unseen, the first list may have older messages only.
-        let time = |message: &Value| message["created_at"].as_u64();
-        let listed = listed["messages"].get(0);
-        if let Some(newest) = listed.filter(|new| time(new) >= self.last.as_ref().and_then(time)) {
-            self.last = Some(newest.clone());
+        let last = self.last.as_ref().map_or(0, |last| last.created_at);
+        let newest = listed.messages.into_iter().next();
+        if let Some(newest) = newest.filter(|newest| newest.created_at >= last) {
+            self.last = Some(newest);
         }
         Ok(())
     }
 }
 
-fn print(message: &Value, with_deliveries: bool) {
+fn print(message: &Message, with_deliveries: bool) {
     let now = SystemClock.now().wall.0;
-    let text = |field: &str| message[field].as_str().unwrap_or_default();
-    let moment = |field: &str| message[field].as_u64();
-    let age = show::ago(now, moment("created_at").unwrap_or(now));
-    let seen = if moment("seen_at").is_some() {
-        "seen"
-    } else {
-        "not seen yet"
+    let age = show::ago(now, message.created_at);
+    let seen = match message.seen_at {
+        Some(_) => "seen",
+        None => "not seen yet",
     };
     let (bold, faint) = (show::HEADING, show::FAINT);
     outln!(
         "{bold}{}{bold:#} {faint}to {}, {age} ago, {seen}{faint:#}",
-        text("message_id"),
-        one_line(text("agent")),
+        message.message_id.0,
+        one_line(&message.agent),
     );
-    for delivery in message["deliveries"].as_array().into_iter().flatten() {
-        let failed = delivery["ok"] == false && !delivery["fault"].is_null();
+    for delivery in &message.deliveries {
+        let failed = !delivery.ok && delivery.fault.is_some();
         if failed || with_deliveries {
             print_delivery(delivery, now);
         }
     }
-    for line in text("text").lines() {
+    for line in message.text.lines() {
         outln!("  {}", one_line(line));
     }
 }
 
 /// Prints a line such as `command claude: failed, tried 2 times, last 4m ago, again in 26m`, and the
 /// reason below it.
-fn print_delivery(delivery: &Value, now: u64) {
-    let waker = one_line(delivery["waker"].as_str().unwrap_or_default());
-    let state = delivery["state"].as_str().unwrap_or_default();
-    let tries = match delivery["attempts"].as_u64().unwrap_or(0) {
+fn print_delivery(delivery: &Delivery, now: u64) {
+    let (waker, state) = (one_line(&delivery.waker), delivery.state.as_str());
+    let tries = match delivery.attempts {
         0 if state == "given_up" => "not tried".into(),
         0 => "not tried yet".into(),
         1 => "tried once".into(),
         many => format!("tried {many} times"),
     };
-    let last = delivery["at"].as_u64().map(|at| show::ago(now, at));
+    let last = delivery.at.map(|at| show::ago(now, at));
     let last = last.map_or(String::new(), |ago| format!(", last {ago} ago"));
-    let fault = delivery["fault"].as_str().map(one_line);
-    let next = delivery["next_at"].as_u64().map(|at| show::ago(at, now));
+    let fault = delivery.fault.as_deref().map(one_line);
+    let next = delivery.next_at.map(|at| show::ago(at, now));
     let next = next.map_or(String::new(), |next| format!(", again in {next}"));
     let (colour, word, next) = match (state, &fault) {
         ("done", _) => (show::GOOD, "done", String::new()),

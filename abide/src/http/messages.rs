@@ -181,7 +181,7 @@ pub async fn message(handle: &Handle, row: &MessageRow) -> Message {
 fn delivery(delivery: &store::Delivery) -> Delivery {
     Delivery {
         waker: delivery.name.clone(),
-        state: delivery.state.as_str(),
+        state: delivery.state.as_str().into(),
         ok: delivery.state == DeliveryState::Done,
         at: delivery.at_ms,
         attempts: delivery.attempts,

@@ -2,7 +2,7 @@
 
 use abide_core::{MessageId, SessionId, TimerId};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Id, Seconds};
 
@@ -39,7 +39,7 @@ pub struct ReadMessagesResult {
 }
 
 /// A message to an agent, with its deliveries.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
     /// Id of the message.
     pub message_id: Id<MessageId>,
@@ -68,12 +68,12 @@ pub struct Message {
 }
 
 /// Delivery of a message by one waker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Delivery {
     /// Name of the waker.
     pub waker: String,
     /// State of the delivery.
-    pub state: &'static str,
+    pub state: String,
     /// True if the message has arrived.
     pub ok: bool,
     /// Last attempt, in Unix milliseconds.
@@ -87,7 +87,7 @@ pub struct Delivery {
 }
 
 /// A page of messages, newest first.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Messages")]
 pub struct MessagePage {
     /// Messages of this page.
