@@ -5,18 +5,14 @@
 //! messages came, the gate ends with an error. Later the keeper asks over the channel what was refused.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags,
-    SocketType, sockopt,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, sockopt};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit};
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, UdpSocket, UnixListener};
@@ -33,8 +29,9 @@ use crate::questions::Questions;
 use crate::refusals::{Listed, Refusals};
 use crate::relay::MAX_PIPES;
 use crate::{Gate, MAX_CONNECTIONS, clock, control, dns, keeper, publish, tcp};
+use abide_session::fd_passing;
 use abide_session::sandbox::GATE_READY;
-use abide_session::sandbox::gate_sockets::{DNS_PORT, MAX_SOCKETS};
+use abide_session::sandbox::gate_sockets::DNS_PORT;
 
 /// Longest configuration.
 const MAX_CONFIG: usize = 64 * 1024;
@@ -125,12 +122,14 @@ pub fn run(channel: OwnedFd) -> Result<(), Fault> {
 
 /// Receives the configuration and all descriptors.
 pub fn receive(channel: &OwnedFd) -> Result<Received, Fault> {
-    let failed = cannot("receive its sockets");
+    let failed = cannot::<io::Error>("receive its sockets");
     let mut all = Received::default();
     let mut sockets_arrived = false;
+    let mut text = vec![0; MAX_CONFIG];
     while all.pid == 0 || !sockets_arrived {
-        let (text, received) = receive_message(channel.as_fd()).map_err(&failed)?;
-        match text.as_slice() {
+        let received = fd_passing::receive(channel, &mut text, RecvFlags::empty());
+        let (length, received) = received.map_err(|errno| failed(errno.into()))?;
+        match &text[..length] {
             [] => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
             b"sockets" => sockets_arrived = true,
             text => (all.pid, all.config) = read_config(text)?,
@@ -147,29 +146,6 @@ fn read_config(text: &[u8]) -> Result<(u32, Config), Fault> {
     let pid = pid.and_then(|pid| pid.parse().ok()).filter(|pid| *pid > 0);
     let config = serde_json::from_slice(parts.next().unwrap_or_default());
     Ok((pid.ok_or(Fault::Pid)?, config.map_err(Fault::Config)?))
-}
-
-fn receive_message(channel: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
-    let mut text = vec![0; MAX_CONFIG];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(&mut text)];
-    let message =
-        rustix::net::recvmsg(channel, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    if message
-        .flags
-        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-    {
-        return Err(io::Error::other("a message was cut off"));
-    }
-    let mut descriptors = Vec::new();
-    for part in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(received) = part {
-            descriptors.extend(received);
-        }
-    }
-    text.truncate(message.bytes);
-    Ok((text, descriptors))
 }
 
 /// The sockets of a sandbox, by what each is for.

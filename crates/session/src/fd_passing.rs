@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
 
@@ -25,12 +25,12 @@ pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
     Ok(())
 }
 
-/// Receives a message: the number of its bytes, and its first descriptor. Further descriptors are closed.
+/// Receives a message: the number of its bytes, and its descriptors. One that was cut off is refused.
 pub fn receive(
     socket: impl AsFd,
     bytes: &mut [u8],
     flags: RecvFlags,
-) -> Result<(usize, Option<OwnedFd>), Errno> {
+) -> Result<(usize, Vec<OwnedFd>), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = flags | RecvFlags::CMSG_CLOEXEC;
@@ -41,9 +41,15 @@ pub fn receive(
             other => break other?,
         }
     };
-    let descriptor = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut all) => all.next(),
-        _ => None,
-    });
-    Ok((received.bytes, descriptor))
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(all) = message {
+            descriptors.extend(all);
+        }
+    }
+    let cut_off = ReturnFlags::TRUNC | ReturnFlags::CTRUNC;
+    match received.flags.intersects(cut_off) {
+        true => Err(Errno::MSGSIZE),
+        false => Ok((received.bytes, descriptors)),
+    }
 }

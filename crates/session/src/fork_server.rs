@@ -257,10 +257,14 @@ fn wait(requests: Option<&OwnedFd>, gate_requests: &OwnedFd, signals: &OwnedFd) 
 /// message was no request.
 fn receive(requests: BorrowedFd<'_>) -> Result<Option<(PathBuf, OwnedFd)>, Errno> {
     let mut path = [0; PATH_LIMIT];
-    let (length, socket) = fd_passing::receive(requests, &mut path, RecvFlags::empty())?;
+    let (length, mut socket) = match fd_passing::receive(requests, &mut path, RecvFlags::empty()) {
+        // There is no descriptor left for the connection.
+        Err(Errno::MSGSIZE) => return Ok(None),
+        received => received?,
+    };
     if length == 0 {
         return Err(Errno::PIPE);
     }
     let path = PathBuf::from(OsStr::from_bytes(&path[..length]));
-    Ok(socket.map(|socket| (path, socket)))
+    Ok(socket.pop().map(|socket| (path, socket)))
 }

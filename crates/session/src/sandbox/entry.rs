@@ -85,7 +85,7 @@ impl Entry {
         let reporting = self.reporting.take()?;
         drop(reporting.child);
         let received = fd_passing::receive(&reporting.keeper, &mut [0], RecvFlags::DONTWAIT);
-        received.ok()?.1
+        received.ok()?.1.pop()
     }
 
     /// True if the command enters namespaces.

@@ -17,10 +17,9 @@ use crate::fd_passing;
 pub const DNS_PORT: u16 = 53;
 /// Connections from outside into the sandbox at the same time.
 pub const DIAL_SOCKETS: usize = 64;
-/// Ports of the allowlist and of the host together.
+/// Ports of the allowlist and of the host together. With all other sockets they fit into the 253 descriptors that one
+/// message can carry.
 pub const MAX_PORTS: usize = 128;
-/// Sockets that are made; fewer than the 253 descriptors that one message can carry.
-pub const MAX_SOCKETS: usize = 2 + MAX_PORTS + DIAL_SOCKETS;
 
 const BACKLOG: i32 = 128;
 /// Index of `lo`, which is the first device of every network namespace.

@@ -360,11 +360,11 @@ type Report = Result<(Vec<Gap>, Option<OwnedFd>), (i32, String, bool)>;
 
 fn receive(report: &OwnedFd) -> io::Result<Report> {
     let mut bytes = vec![0; REPORT_LIMIT];
-    let (count, ruleset) = fd_passing::receive(report, &mut bytes, RecvFlags::empty())?;
+    let (count, mut ruleset) = fd_passing::receive(report, &mut bytes, RecvFlags::empty())?;
     match &bytes[..count] {
         [0, gaps @ ..] => {
             let gaps = gaps.iter().filter_map(|code| Gap::from_code(*code));
-            Ok(Ok((gaps.collect(), ruleset)))
+            Ok(Ok((gaps.collect(), ruleset.pop())))
         }
         [kind @ (1 | 2), a, b, c, d, why @ ..] => {
             let errno = i32::from_le_bytes([*a, *b, *c, *d]);
