@@ -19,7 +19,7 @@ use super::nsinit::Namespace;
 use super::proc;
 use super::resources::OomWatch;
 use super::sandbox::RunSandbox;
-use super::spawn::{Pty, Spawned, winsize};
+use super::spawn::{KeeperEnds, Pty, Spawned, winsize};
 use super::tree;
 
 /// Time for which output is awaited after the leader has ended.
@@ -40,27 +40,18 @@ const TERMINAL_REST: u64 = 1 << 20;
 
 /// A session that was started.
 pub struct Run {
-    /// Containment of the tree.
-    pub contained_by: Containment,
+    pub own: RunResources,
     /// Input of the leader.
     pub input: ChildInput,
     /// Time between SIGTERM and SIGKILL.
     pub grace_ms: u32,
-    /// Sandbox of the tree.
-    pub sandbox: Option<RunSandbox>,
     root: i32,
     leader: i32,
-    cgroup: Option<SessionCgroup>,
-    namespace: Option<Namespace>,
     leaving: bool,
     has_outsiders: bool,
-    oom: OomWatch,
-    record: Rc<OwnedFd>,
     log: LogWriter,
     streams: [Option<(OwnedFd, Stream)>; 2],
     pty: Option<Pty>,
-    started_mono: u64,
-    started_boot: u64,
     quiet_since: u64,
     deadline: Option<u64>,
     killing: Killing,
@@ -75,7 +66,9 @@ pub struct Run {
 }
 
 /// Resources that a run takes over from its keeper.
-pub(super) struct RunResources {
+pub struct RunResources {
+    /// Containment of the tree.
+    pub contained_by: Containment,
     /// cgroup of the tree.
     pub cgroup: Option<SessionCgroup>,
     /// Pid namespace of the tree.
@@ -128,16 +121,16 @@ struct SentFrames {
 }
 
 impl Run {
-    pub(super) fn new(
-        launch: &Launch,
-        spawned: Spawned,
-        contained_by: Containment,
-        own: RunResources,
-    ) -> Self {
+    pub(super) fn new(launch: &Launch, spawned: Spawned, own: RunResources) -> Self {
         let now = mono_ms();
-        let mut input = ChildInput::new(spawned.input, spawned.pty.is_some());
+        let KeeperEnds {
+            streams,
+            input,
+            pty,
+        } = spawned.ends;
+        let mut input = ChildInput::new(input, pty.is_some());
         match &launch.stdin {
-            Stdin::None if spawned.pty.is_none() => input.close(),
+            Stdin::None if pty.is_none() => input.close(),
             Stdin::Bytes(bytes) => {
                 input.push(bytes.clone(), None);
                 input.close();
@@ -145,25 +138,17 @@ impl Run {
             }
             Stdin::None | Stdin::Open => {}
         }
-        let mut streams = spawned.streams.into_iter();
+        let mut streams = streams.into_iter();
         Run {
-            contained_by,
             input,
             grace_ms: launch.record.grace_ms,
             root: std::process::id() as i32,
             leader: spawned.leader,
-            cgroup: own.cgroup,
-            namespace: own.namespace,
-            sandbox: own.sandbox,
             leaving: false,
             has_outsiders: false,
-            oom: own.oom,
-            record: own.record,
-            log: LogWriter::new(own.log_folder, launch.record.log_quota),
+            log: LogWriter::new(own.log_folder.clone(), launch.record.log_quota),
             streams: [streams.next(), streams.next()],
-            pty: spawned.pty,
-            started_mono: own.begun.0,
-            started_boot: own.begun.1,
+            pty,
             quiet_since: now,
             deadline: launch
                 .record
@@ -177,15 +162,16 @@ impl Run {
             started_due: Some(now + started_delay(launch)),
             sent: SentFrames::default(),
             notices: Vec::new(),
+            own,
         }
     }
 
     fn started(&self) -> FromKeeper {
         FromKeeper::Started {
             pid: self.leader as u32,
-            at_mono_ms: self.started_mono,
-            contained_by: self.contained_by,
-            sandboxed: (self.sandbox.as_ref())
+            at_mono_ms: self.own.begun.0,
+            contained_by: self.own.contained_by,
+            sandboxed: (self.own.sandbox.as_ref())
                 .map_or(Sandboxed::OFF, |sandbox| sandbox.sandboxed.clone()),
         }
     }
@@ -224,7 +210,7 @@ impl Run {
 
     /// `cgroup.events`, while the keeper waits for the cgroup to become empty.
     pub fn group_events(&self) -> Option<BorrowedFd<'_>> {
-        let cgroup = self.cgroup.as_ref().filter(|_| self.has_outsiders)?;
+        let cgroup = self.own.cgroup.as_ref().filter(|_| self.has_outsiders)?;
         Some(cgroup.events.as_fd())
     }
 
@@ -257,13 +243,18 @@ impl Run {
 
     /// Time of the next look at the layers of the sandbox.
     fn next_look(&self) -> Option<u64> {
-        let sandbox = self.sandbox.as_ref().filter(|_| !self.empty)?;
+        let sandbox = self.own.sandbox.as_ref().filter(|_| !self.empty)?;
         sandbox.supervision.next_look()
     }
 
     /// Ends the tree if it has made what makes git look elsewhere for its configuration.
     pub fn look_at_git(&mut self) {
-        if self.sandbox.as_mut().is_some_and(RunSandbox::look_at_git) {
+        if self
+            .own
+            .sandbox
+            .as_mut()
+            .is_some_and(RunSandbox::look_at_git)
+        {
             self.kill(End::Sandbox, 0);
         }
     }
@@ -421,7 +412,7 @@ impl Run {
                     Some(_) => &[Signal::TERM, Signal::HUP, Signal::CONT],
                     None => &[Signal::TERM, Signal::CONT],
                 };
-                tree::signal_all(self.root, self.cgroup.as_ref(), signals);
+                tree::signal_all(self.root, self.own.cgroup.as_ref(), signals);
                 crash_point("keeper.after_term");
             }
         }
@@ -447,10 +438,10 @@ impl Run {
     }
 
     fn kill_tree(&self) -> usize {
-        if let Some(namespace) = &self.namespace {
+        if let Some(namespace) = &self.own.namespace {
             namespace.kill();
         }
-        tree::kill_all(self.root, self.cgroup.as_ref())
+        tree::kill_all(self.root, self.own.cgroup.as_ref())
     }
 
     /// Handles deadlines that have passed.
@@ -466,7 +457,7 @@ impl Run {
             }
         }
         if self.next_look().is_some_and(|at| at <= now)
-            && let Some(sandbox) = &mut self.sandbox
+            && let Some(sandbox) = &mut self.own.sandbox
             && sandbox.look_at_layers(now)
         {
             self.kill(End::Sandbox, 0);
@@ -507,7 +498,7 @@ impl Run {
             }
         }
         if self.empty
-            && let Some(cgroup) = &self.cgroup
+            && let Some(cgroup) = &self.own.cgroup
         {
             // A process that is no descendant may have been moved into the cgroup.
             self.has_outsiders = cgroup.populated();
@@ -517,7 +508,7 @@ impl Run {
 
     fn killed_for_memory(&self, exit: Exit) -> bool {
         let killed = matches!(exit, Exit::Signal(libc::SIGKILL) | Exit::Code(137));
-        killed && self.reason.is_none() && self.oom.rose(self.cgroup.as_ref())
+        killed && self.reason.is_none() && self.own.oom.rose(self.own.cgroup.as_ref())
     }
 
     /// Reason of a kill by the daemon, which ends a tree whose deadline has passed while its keeper is
@@ -539,7 +530,7 @@ impl Run {
                 .reason
                 .or_else(|| self.killed_at_limit(exit))
                 .unwrap_or(by_itself),
-            duration_ms: boot_ms().saturating_sub(self.started_boot),
+            duration_ms: boot_ms().saturating_sub(self.own.begun.1),
             bytes: 0,
             dropped: 0,
             empty: false,
@@ -549,7 +540,7 @@ impl Run {
         if let Some(pty) = self.pty.take() {
             drop(pty.slave);
         }
-        if let Some(namespace) = &mut self.namespace {
+        if let Some(namespace) = &mut self.own.namespace {
             namespace.release();
             self.leaving = !proc::children(namespace.pid).into_iter().any(lives);
         }
@@ -578,11 +569,11 @@ impl Run {
                 ..*ending
             };
             crash_point("exit.pre_record");
-            self.sandbox.iter_mut().for_each(RunSandbox::record);
+            self.own.sandbox.iter_mut().for_each(RunSandbox::record);
             let text = EndingFile::Ended(ending).to_text();
-            let _ = folder::append(&self.record, &text);
+            let _ = folder::append(&self.own.record, &text);
             // The daemon appends to the same file when the ending was received.
-            let _ = folder::share(&self.record);
+            let _ = folder::share(&self.own.record);
             crash_point("exit.post_record");
             self.state = State::Recorded(ending);
         }
@@ -614,13 +605,13 @@ impl Run {
         }
         if self.empty && !self.sent.emptied {
             self.sent.emptied = true;
-            let _ = folder::append(&self.record, folder::EMPTIED);
+            let _ = folder::append(&self.own.record, folder::EMPTIED);
             frames.push(FromKeeper::Emptied);
         }
         if self.closed() && !self.sent.closed {
             self.sent.closed = true;
             let line = folder::closed_line(self.log.end(), self.log.dropped());
-            let _ = folder::append(&self.record, &line);
+            let _ = folder::append(&self.own.record, &line);
             frames.push(FromKeeper::Closed);
         }
     }
@@ -628,7 +619,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if let Some(cgroup) = &self.cgroup {
+        if let Some(cgroup) = &self.own.cgroup {
             cgroup.remove();
         }
     }

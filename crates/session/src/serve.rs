@@ -143,7 +143,7 @@ impl Keeper {
         if let Stage::Run(run) = &self.stage {
             let streams = run.open_streams();
             polled.extend(streams.map(|(at, fd)| (STREAMS[at], fd, PollFlags::IN)));
-            let sandbox = run.sandbox.as_ref();
+            let sandbox = run.own.sandbox.as_ref();
             let others = [
                 (Slot::Input, run.input.wants_out(), PollFlags::OUT),
                 (
@@ -184,7 +184,7 @@ impl Keeper {
 
     fn turn(&mut self, woken: &Woken) {
         if let Stage::Run(run) = &mut self.stage {
-            if let Some(sandbox) = &mut run.sandbox {
+            if let Some(sandbox) = &mut run.own.sandbox {
                 if woken.has(Slot::Refusal) {
                     sandbox.attempted(!woken.events(Slot::Refusal).contains(PollFlags::IN));
                 }
@@ -323,7 +323,7 @@ impl Keeper {
         FromKeeper::Ready {
             version: VERSION,
             contained_by: match &self.stage {
-                Stage::Run(run) => run.contained_by,
+                Stage::Run(run) => run.own.contained_by,
                 Stage::Idle | Stage::Failed(_) => self.resources.offers(),
             },
             pid: std::process::id(),
@@ -527,6 +527,7 @@ impl Keeper {
             }
         };
         let own = RunResources {
+            contained_by,
             cgroup: match contained_by {
                 Containment::Cgroup | Containment::PidNamespace => self.resources.cgroup.take(),
                 Containment::Subreaper => None,
@@ -552,7 +553,7 @@ impl Keeper {
             record: Rc::clone(&self.resources.record),
             log_folder: Rc::clone(&self.resources.folder),
         };
-        Ok(Run::new(launch, spawned, contained_by, own))
+        Ok(Run::new(launch, spawned, own))
     }
 
     /// Starts the network gate of a sandbox, if it has one.

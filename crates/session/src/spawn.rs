@@ -27,6 +27,11 @@ use super::{inherited_limits, mark};
 pub struct Spawned {
     /// Pid of the leader; a child of this process, so its pid is not reused before it is reaped.
     pub leader: i32,
+    pub ends: KeeperEnds,
+}
+
+/// Descriptors through which the keeper and the command are connected.
+pub struct KeeperEnds {
     /// Output streams.
     pub streams: Vec<(OwnedFd, Stream)>,
     /// Write end of its input.
@@ -87,7 +92,7 @@ pub(super) struct SpawnContext<'a> {
 
 /// Starts the command. Returns once the program was executed, or with the step that failed.
 pub(super) fn spawn(launch: &Launch, context: &SpawnContext<'_>) -> Result<Spawned, Failure> {
-    let (parent, child) = KeeperEnds::open(launch)?;
+    let (ends, child) = KeeperEnds::open(launch)?;
     let mut plan = plan(launch, child.streams(), child.terminal, context)?;
     let leader = clone_and_exec(&mut plan, context.cgroup)?;
     if let Some((step, errno)) = plan.fault.get() {
@@ -96,18 +101,7 @@ pub(super) fn spawn(launch: &Launch, context: &SpawnContext<'_>) -> Result<Spawn
         }
         return Err(step.failure(launch, errno));
     }
-    Ok(Spawned {
-        leader,
-        streams: parent.streams,
-        input: parent.input,
-        pty: parent.pty,
-    })
-}
-
-struct KeeperEnds {
-    streams: Vec<(OwnedFd, Stream)>,
-    input: Option<OwnedFd>,
-    pty: Option<Pty>,
+    Ok(Spawned { leader, ends })
 }
 
 /// Descriptors that only the command needs.
@@ -175,19 +169,18 @@ impl KeeperEnds {
         let _ = rustix::termios::tcsetwinsize(&master, winsize(size));
         let _ = rustix::io::ioctl_fionbio(&master, true);
         let copy = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(fail);
-        let parent = KeeperEnds {
-            streams: vec![(copy(&master)?, Stream::Pty)],
-            input: Some(copy(&master)?),
-            pty: None,
-        };
         let child = ChildEnds {
             stdin: copy(&slave)?,
             stdout: copy(&slave)?,
             stderr: None,
             terminal: true,
         };
-        let pty = Some(Pty { master, slave });
-        Ok((KeeperEnds { pty, ..parent }, child))
+        let parent = KeeperEnds {
+            streams: vec![(copy(&master)?, Stream::Pty)],
+            input: Some(copy(&master)?),
+            pty: Some(Pty { master, slave }),
+        };
+        Ok((parent, child))
     }
 }
 
