@@ -261,7 +261,9 @@ impl<'a> Searcher<'a> {
         self.result.missing += bytes;
         let end = self.offset + self.buffer.len() as u64 + bytes;
         if !self.buffer.is_empty() {
-            self.buffer.push(b'\n');
+            if !self.buffer.ends_with(b"\n") {
+                self.buffer.push(b'\n');
+            }
             self.block(self.buffer.len());
         } else if self.part != Part::First {
             self.number += 1;

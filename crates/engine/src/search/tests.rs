@@ -137,6 +137,7 @@ fn no_line_is_skipped_when_the_quota_drops_a_part_between_two_pages() {
     let first = page(7, &before);
     assert_eq!(summary(&first), ["2:x 2", "3:x 3"]);
     let after: [Result<&[u8], u64>; 3] = [Ok(b"x head\n"), Err(4), Ok(b"x 3\nx 4\nx 5\n")];
+    assert_eq!(summary(&page(0, &after)), ["1:x head", "2:x 3"]);
     let second = page(first.next, &after);
     assert_eq!(summary(&second), ["3:x 4", "4:x 5"]);
 }
