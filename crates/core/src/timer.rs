@@ -1,7 +1,8 @@
 //! Durable countdowns. A timer has its own total duration; a call that stands by on it can leave at any time without
 //! changing it.
 //!
-//! There may be millions of timers, so texts of agents go to the record and are read from the database when needed.
+//! The entry of a timer is small, because there may be millions: texts of agents go to the record and are read from
+//! the database when needed.
 
 mod anchor;
 mod request;

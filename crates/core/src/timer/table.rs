@@ -1,4 +1,4 @@
-//! All timers of one daemon: one table with an entry for each timer that has not ended, and one queue over all
+//! All timers of one daemon: one table with a small entry for each timer that has not ended, and one queue over all
 //! of them.
 //!
 //! Every change can be undone until it is settled, because a change counts only when its record is durable.
@@ -34,11 +34,15 @@ pub(crate) struct Timers {
     agent_indices: BTreeMap<Agent, u32>,
     numbers: Numbers,
     live: BTreeMap<Slot, Entry>,
+    /// Remaining times of paused timers.
+    paused: BTreeMap<Slot, u64>,
     /// Times at which a timer is due or its pause ends.
     queue: BTreeSet<(u64, Slot)>,
-    /// Timers by their agents and idempotency keys.
     keys: BTreeMap<(Slot, Key), Slot>,
-    ended: BTreeMap<u64, (Timer, Option<Key>)>,
+    key_of: BTreeMap<Slot, Key>,
+    /// Conversations that created the timers, if known.
+    conversations: BTreeMap<Slot, Conversation>,
+    ended: BTreeMap<u64, Timer>,
     ended_order: VecDeque<u64>,
     undo: UndoLog<Undo>,
     anchored: Anchored,
@@ -46,34 +50,65 @@ pub(crate) struct Timers {
     held_until: Option<Steady>,
 }
 
-/// Entry of a timer that has not ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
-    /// Conversation that created the timer, if known.
-    conversation: Option<Conversation>,
-    key: Option<Key>,
-    kind: Kind,
-    state: State,
-    checked: Wall,
-    conditional: bool,
-    origin: Origin,
+/// Number below 2^48 in six bytes: enough for nine thousand years in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Short([u16; 3]);
+
+impl Short {
+    fn new(number: u64) -> Self {
+        let number = number.min((1 << 48) - 1);
+        Short([number as u16, (number >> 16) as u16, (number >> 32) as u16])
+    }
+
+    fn get(self) -> u64 {
+        let [low, middle, high] = self.0.map(u64::from);
+        high << 32 | middle << 16 | low
+    }
 }
 
+/// Entry of a timer that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    total: Short,
+    /// Time at which the timer is due; while it is paused, time at which it resumes.
+    at: Short,
+    checked: Short,
+    flags: u16,
+}
+
+const MISSION: u16 = 1;
+const BACKGROUND: u16 = 2;
+const PAUSED: u16 = 4;
+const CONDITIONAL: u16 = 8;
+const ADOPTED: u16 = 16;
+
 impl Entry {
-    /// Time at which something happens. The times of two machines differ, so an adopted timer waits longer.
-    fn queued_at(&self) -> u64 {
-        let at = match self.state.countdown {
-            Countdown::Running { due } => due,
-            Countdown::Paused { until, .. } => until,
+    fn is(self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn set(&mut self, flag: u16, on: bool) {
+        self.flags = if on {
+            self.flags | flag
+        } else {
+            self.flags & !flag
         };
-        match self.origin {
-            Origin::Home => at.0,
-            Origin::Adopted => (at + ADOPTED_GRACE).0,
+    }
+
+    /// Time at which something happens. The times of two machines differ, so an adopted timer waits longer.
+    fn queued_at(self) -> u64 {
+        match self.is(ADOPTED) {
+            true => self.at.get().saturating_add(ADOPTED_GRACE.0),
+            false => self.at.get(),
         }
     }
 
-    fn is_paused(&self) -> bool {
-        matches!(self.state.countdown, Countdown::Paused { .. })
+    fn wait_mode(self) -> WaitMode {
+        if self.is(BACKGROUND) {
+            WaitMode::Background
+        } else {
+            WaitMode::Foreground
+        }
     }
 }
 
@@ -95,8 +130,9 @@ enum Anchored {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Undo {
-    Entry(Slot, Option<Entry>),
+    Entry(Slot, Option<(Entry, Option<u64>)>),
     Ended(u64),
+    Key(Slot, Key),
 }
 
 /// Timer that a caller may see.
@@ -201,23 +237,23 @@ impl Timers {
             ));
         };
         let slot = slot(agent_index, number);
-        let due = self.steady(now) + new.total;
-        let entry = Entry {
-            conversation: conversation.cloned(),
-            key: new.key.clone(),
-            kind: new.kind,
-            state: State {
-                total: new.total,
-                countdown: Countdown::Running { due },
-                wait_mode: WaitMode::Foreground,
-            },
-            checked: now.wall,
-            conditional: new.until.is_some(),
-            origin: Origin::Home,
+        let mut entry = Entry {
+            total: Short::new(new.total.0),
+            at: Short::new((self.steady(now) + new.total).0),
+            checked: Short::new(now.wall.0),
+            flags: 0,
         };
-        self.put(slot, Some(entry));
+        entry.set(MISSION, new.kind == Kind::Mission);
+        entry.set(CONDITIONAL, new.until.is_some());
+        self.put(slot, Some((entry, None)));
+        match conversation {
+            Some(conversation) => self.conversations.insert(slot, conversation.clone()),
+            None => self.conversations.remove(&slot),
+        };
         if let Some(key) = &new.key {
+            self.undo.push(Undo::Key(slot, key.clone()));
             self.keys.insert((slot & AGENT_MASK, key.clone()), slot);
+            self.key_of.insert(slot, key.clone());
         }
         Ok(slot)
     }
@@ -229,8 +265,7 @@ impl Timers {
         if self.live.contains_key(&slot) {
             return Some(Found::Live(slot));
         }
-        let (timer, _) = self.ended.get(&number(slot))?;
-        Some(Found::Ended(timer.clone()))
+        self.ended.get(&number(slot)).cloned().map(Found::Ended)
     }
 
     /// Timer that this caller may see: its own, or any if the caller is a person.
@@ -249,8 +284,8 @@ impl Timers {
         if let Some(slot) = found {
             return Ok(Found::Live(slot));
         }
-        let own = |timer: &Timer| caller.as_ref().is_none_or(|me| *me == timer.agent);
-        if let Some((timer, _)) = self.ended.get(&number).filter(|(timer, _)| own(timer)) {
+        let own = |timer: &&Timer| caller.as_ref().is_none_or(|me| *me == timer.agent);
+        if let Some(timer) = self.ended.get(&number).filter(own) {
             return Ok(Found::Ended(timer.clone()));
         }
         Err(self.not_found(caller, id))
@@ -297,49 +332,62 @@ impl Timers {
 
     /// State of a timer that has not ended.
     pub fn view(&self, now: Now, slot: Slot) -> Option<Timer> {
-        let entry = self.live.get(&slot)?;
-        let State {
-            total,
-            countdown,
-            wait_mode,
-        } = entry.state;
-        let (status, remaining, pause_until) = match countdown {
-            Countdown::Paused { remaining, until } => {
-                let back_to = wait_mode;
+        let entry = *self.live.get(&slot)?;
+        let at = Steady(entry.at.get());
+        let (status, remaining, pause_until) = match self.paused.get(&slot) {
+            Some(left) => {
+                let (back_to, until) = (entry.wait_mode(), at);
                 let status = Status::Paused { back_to, until };
-                (status, remaining, Some(self.anchor.wall(until)))
+                (status, Millis(*left), Some(self.anchor.wall(at)))
             }
-            Countdown::Running { due } => (
-                Status::Running(wait_mode),
-                due.since(self.steady(now)),
-                None,
-            ),
+            None => {
+                let left = at.since(self.steady(now));
+                (Status::Running(entry.wait_mode()), left, None)
+            }
         };
+        let total = Millis(entry.total.get());
         Some(Timer {
             id: self.id(slot),
             number: number(slot),
             agent: self.agent(slot),
-            conversation: entry.conversation.clone(),
-            wakes: entry.kind == Kind::Mission || wait_mode == WaitMode::Background,
-            kind: entry.kind,
+            conversation: self.conversations.get(&slot).cloned(),
+            wakes: entry.is(MISSION) || entry.is(BACKGROUND),
+            kind: if entry.is(MISSION) {
+                Kind::Mission
+            } else {
+                Kind::Waiting
+            },
             status,
             total,
             remaining: Millis(remaining.0.min(total.0)),
-            checked: entry.checked,
+            checked: Wall(entry.checked.get()),
             pause_until,
-            conditional: entry.conditional,
+            conditional: entry.is(CONDITIONAL),
         })
     }
 
     /// Recorded state of a timer that has not ended.
     pub fn state(&self, slot: Slot) -> Option<State> {
-        self.live.get(&slot).map(|entry| entry.state)
+        let entry = *self.live.get(&slot)?;
+        let at = Steady(entry.at.get());
+        let countdown = match self.paused.get(&slot) {
+            None => Countdown::Running { due: at },
+            Some(left) => Countdown::Paused {
+                remaining: Millis(*left),
+                until: at,
+            },
+        };
+        Some(State {
+            total: Millis(entry.total.get()),
+            countdown,
+            wait_mode: entry.wait_mode(),
+        })
     }
 
     /// Sets the time at which a caller last asked for the timer.
     pub fn touch(&mut self, now: Now, slot: Slot) {
         if let Some(entry) = self.live.get_mut(&slot) {
-            entry.checked = now.wall;
+            entry.checked = Short::new(now.wall.0);
         }
     }
 
@@ -351,14 +399,13 @@ impl Timers {
         remaining: Option<Millis>,
     ) -> Result<(), Refusal> {
         let (timer, mut entry) = self.running(now, slot, "continue")?;
-        entry.state.wait_mode = WaitMode::Foreground;
-        entry.checked = now.wall;
+        entry.set(BACKGROUND, false);
+        entry.checked = Short::new(now.wall.0);
         if let Some(remaining) = remaining {
-            let due = self.steady(now) + remaining;
-            entry.state.total = timer.elapsed() + remaining;
-            entry.state.countdown = Countdown::Running { due };
+            entry.total = Short::new((timer.elapsed() + remaining).0);
+            entry.at = Short::new((self.steady(now) + remaining).0);
         }
-        self.put(slot, Some(entry));
+        self.put(slot, Some((entry, None)));
         Ok(())
     }
 
@@ -368,19 +415,17 @@ impl Timers {
             Act::Stop => return self.end(now, slot, Status::Stopped),
             Act::Cancel => {
                 let (timer, mut entry) = self.running(now, slot, act.as_str())?;
-                if entry.state.wait_mode == WaitMode::Background {
+                if entry.is(BACKGROUND) {
                     return Err(not_allowed(&timer, act.as_str()));
                 }
-                entry.state.wait_mode = WaitMode::Background;
-                self.put(slot, Some(entry));
+                entry.set(BACKGROUND, true);
+                self.put(slot, Some((entry, None)));
             }
             Act::Pause(time) => {
                 let (timer, mut entry) = self.running(now, slot, act.as_str())?;
-                entry.state.countdown = Countdown::Paused {
-                    remaining: timer.remaining,
-                    until: self.steady(now) + time,
-                };
-                self.put(slot, Some(entry));
+                entry.set(PAUSED, true);
+                entry.at = Short::new((self.steady(now) + time).0);
+                self.put(slot, Some((entry, Some(timer.remaining.0))));
             }
             Act::Resume => {
                 let timer = self.view(now, slot).ok_or_else(|| self.gone(slot))?;
@@ -398,27 +443,28 @@ impl Timers {
         let mut timer = self.view(now, slot).ok_or_else(|| self.gone(slot))?;
         timer.status = status;
         timer.pause_until = None;
-        let key = self.live.get(&slot).and_then(|entry| entry.key.clone());
         self.put(slot, None);
         self.undo.push(Undo::Ended(timer.number));
-        self.keep_ended(timer.clone(), key);
+        self.keep_ended(timer.clone());
         Ok(timer)
     }
 
     /// Remembers an ended timer, and forgets the oldest one if the limit is reached.
-    fn keep_ended(&mut self, timer: Timer, key: Option<Key>) {
+    fn keep_ended(&mut self, timer: Timer) {
         if self.ended_order.len() == limit::ENDED_TIMERS
             && let Some(oldest) = self.ended_order.pop_front()
-            && let Some((old, key)) = self.ended.remove(&oldest)
+            && let Some(old) = self.ended.remove(&oldest)
             && let Some(agent_index) = self.agent_indices.get(&old.agent)
         {
-            self.forget_key(slot(*agent_index, oldest), key);
+            let slot = slot(*agent_index, oldest);
+            self.forget_key(slot);
+            self.conversations.remove(&slot);
         }
         if self.ended.contains_key(&timer.number) {
             return;
         }
         self.ended_order.push_back(timer.number);
-        self.ended.insert(timer.number, (timer, key));
+        self.ended.insert(timer.number, timer);
     }
 
     /// Adds timers that ended before the start.
@@ -427,11 +473,12 @@ impl Timers {
             let Some(agent_index) = self.agent_index_of(&timer.agent) else {
                 continue;
             };
-            if let Some(key) = &key {
+            if let Some(key) = key {
                 let slot = slot(agent_index, timer.number);
                 self.keys.insert((slot & AGENT_MASK, key.clone()), slot);
+                self.key_of.insert(slot, key);
             }
-            self.keep_ended(timer, key);
+            self.keep_ended(timer);
         }
     }
 
@@ -440,7 +487,7 @@ impl Timers {
         let Ok(Found::Live(slot)) = self.find(&None, id) else {
             return None;
         };
-        if self.live.get(&slot).is_none_or(Entry::is_paused) {
+        if self.paused.contains_key(&slot) {
             return None;
         }
         let late = Millis(0);
@@ -458,13 +505,11 @@ impl Timers {
         if Steady(at) >= steady {
             return None;
         }
-        let due = match self.live.get(&slot)?.state.countdown {
-            Countdown::Running { due } => due,
-            Countdown::Paused { until, .. } => {
-                self.resume(slot, until);
-                return Some(Due::Resumed(slot));
-            }
-        };
+        let due = Steady(self.live.get(&slot).map_or(at, |entry| entry.at.get()));
+        if self.paused.contains_key(&slot) {
+            self.resume(slot, due);
+            return Some(Due::Resumed(slot));
+        }
         let late = steady.since(due);
         let by = CompletedBy::Time;
         let ended = self.end(now, slot, Status::Completed { by, late });
@@ -478,8 +523,8 @@ impl Timers {
         let Ok(Found::Live(slot)) = self.find(&None, self.id_of(number)) else {
             return false;
         };
-        let is_due = |entry: &Entry| !entry.is_paused() && Steady(entry.queued_at()) < steady;
-        !held && self.live.get(&slot).is_some_and(is_due)
+        let due = |entry: &Entry| Steady(entry.queued_at()) < steady;
+        !held && !self.paused.contains_key(&slot) && self.live.get(&slot).is_some_and(due)
     }
 
     /// Begins a new generation of changes.
@@ -508,16 +553,14 @@ impl Timers {
         self.numbers.commit_failed(which);
         while let Some(step) = self.undo.pop(which) {
             match step {
-                Undo::Entry(slot, before) => {
-                    let after = self.live.get(&slot);
-                    if let (None, Some(created)) = (&before, after) {
-                        self.forget_key(slot, created.key.clone());
-                    }
-                    self.restore(slot, before);
-                }
+                Undo::Entry(slot, before) => self.restore(slot, before),
                 Undo::Ended(number) => {
                     self.ended.remove(&number);
                     self.ended_order.retain(|known| *known != number);
+                }
+                Undo::Key(slot, key) => {
+                    self.keys.remove(&(slot & AGENT_MASK, key));
+                    self.key_of.remove(&slot);
                 }
             }
         }
@@ -530,13 +573,12 @@ impl Timers {
     }
 
     fn resume(&mut self, slot: Slot, at: Steady) {
-        let Some(mut entry) = self.live.get(&slot).cloned() else {
-            return;
-        };
-        if let Countdown::Paused { remaining, .. } = entry.state.countdown {
-            let due = at + remaining;
-            entry.state.countdown = Countdown::Running { due };
-            self.put(slot, Some(entry));
+        if let (Some(mut entry), Some(left)) =
+            (self.live.get(&slot).copied(), self.paused.get(&slot))
+        {
+            entry.set(PAUSED, false);
+            entry.at = Short::new((at + Millis(*left)).0);
+            self.put(slot, Some((entry, None)));
         }
     }
 
@@ -549,7 +591,7 @@ impl Timers {
     ) -> Result<(Timer, Entry), Refusal> {
         let timer = self.view(now, slot).ok_or_else(|| self.gone(slot))?;
         match (timer.status, self.live.get(&slot)) {
-            (Status::Running(_), Some(entry)) => Ok((timer, entry.clone())),
+            (Status::Running(_), Some(entry)) => Ok((timer, *entry)),
             _ => Err(not_allowed(&timer, attempt)),
         }
     }
@@ -558,24 +600,28 @@ impl Timers {
         self.not_found(&Some(self.agent(slot)), self.id(slot))
     }
 
-    fn put(&mut self, slot: Slot, after: Option<Entry>) {
-        let before = self.live.get(&slot).cloned();
+    fn put(&mut self, slot: Slot, after: Option<(Entry, Option<u64>)>) {
+        let before = self.live.get(&slot).copied();
+        let before = before.map(|entry| (entry, self.paused.get(&slot).copied()));
         self.undo.push(Undo::Entry(slot, before));
         self.restore(slot, after);
     }
 
-    fn restore(&mut self, slot: Slot, entry: Option<Entry>) {
+    fn restore(&mut self, slot: Slot, entry: Option<(Entry, Option<u64>)>) {
         if let Some(old) = self.live.remove(&slot) {
             self.queue.remove(&(old.queued_at(), slot));
+            self.paused.remove(&slot);
         }
-        if let Some(entry) = entry {
-            self.queue.insert((entry.queued_at(), slot));
-            self.live.insert(slot, entry);
+        let Some((entry, left)) = entry else { return };
+        self.queue.insert((entry.queued_at(), slot));
+        self.live.insert(slot, entry);
+        if let Some(left) = left {
+            self.paused.insert(slot, left);
         }
     }
 
-    fn forget_key(&mut self, slot: Slot, key: Option<Key>) {
-        if let Some(key) = key {
+    fn forget_key(&mut self, slot: Slot) {
+        if let Some(key) = self.key_of.remove(&slot) {
             self.keys.remove(&(slot & AGENT_MASK, key));
         }
     }

@@ -3,14 +3,19 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{AGENT_MASK, Entry, Found, Origin, Slot, Timers, Undo, number, slot};
+use super::{
+    ADOPTED, AGENT_MASK, BACKGROUND, CONDITIONAL, Entry, Found, MISSION, Origin, PAUSED, Short,
+    Slot, Timers, Undo, number, slot,
+};
 use crate::limit;
 use crate::time::{Now, Steady};
-use crate::timer::{Countdown, StoredTimer, Timer};
+use crate::timer::{Countdown, Kind, StoredTimer, Timer, WaitMode};
 
 impl Timers {
     /// Adds stored timers. Those that are here already are newer than their rows.
     pub fn load(&mut self, kept: Vec<StoredTimer>, origin: Origin) {
+        let mut live = Vec::with_capacity(kept.len());
+        let mut queue = Vec::with_capacity(kept.len());
         for timer in kept {
             let Some(agent_index) = self.agent_index_of(&timer.agent) else {
                 continue;
@@ -19,20 +24,43 @@ impl Timers {
             if self.live.contains_key(&slot) || self.ended.contains_key(&timer.number) {
                 continue;
             }
-            if let Some(key) = &timer.key {
-                self.keys.insert((slot & AGENT_MASK, key.clone()), slot);
-            }
-            let entry = Entry {
-                conversation: timer.conversation,
-                key: timer.key,
-                kind: timer.kind,
-                state: timer.state,
-                checked: timer.checked,
-                conditional: timer.conditional,
-                origin,
+            let at = match timer.state.countdown {
+                Countdown::Running { due } => due,
+                Countdown::Paused { remaining, until } => {
+                    self.paused.insert(slot, remaining.0);
+                    until
+                }
             };
-            self.restore(slot, Some(entry));
+            let mut flags = 0;
+            flags |= u16::from(timer.kind == Kind::Mission) * MISSION;
+            flags |= u16::from(timer.state.wait_mode == WaitMode::Background) * BACKGROUND;
+            flags |= u16::from(matches!(timer.state.countdown, Countdown::Paused { .. })) * PAUSED;
+            flags |= u16::from(timer.conditional) * CONDITIONAL;
+            flags |= u16::from(origin == Origin::Adopted) * ADOPTED;
+            let entry = Entry {
+                total: Short::new(timer.state.total.0),
+                at: Short::new(at.0),
+                checked: Short::new(timer.checked.0),
+                flags,
+            };
+            if let Some(key) = timer.key {
+                self.keys.insert((slot & AGENT_MASK, key.clone()), slot);
+                self.key_of.insert(slot, key);
+            }
+            if let Some(conversation) = timer.conversation {
+                self.conversations.insert(slot, conversation);
+            }
+            live.push((slot, entry));
+            queue.push((entry.queued_at(), slot));
             self.numbers.skip(timer.number);
+        }
+        // Collecting a sorted list is much faster than inserting its entries.
+        if self.live.is_empty() {
+            self.live = live.into_iter().collect();
+            self.queue = queue.into_iter().collect();
+        } else {
+            self.live.extend(live);
+            self.queue.extend(queue);
         }
     }
 
@@ -47,13 +75,13 @@ impl Timers {
             .filter_map(|slot| self.view(now, *slot))
             .collect();
         for slot in slots {
-            let key = self.live.get(&slot).and_then(|entry| entry.key.clone());
-            self.forget_key(slot, key);
             self.restore(slot, None);
+            self.forget_key(slot);
+            self.conversations.remove(&slot);
         }
         let (ended, order) = (&mut self.ended, &mut self.ended_order);
         self.undo.retain(|step| match step {
-            Undo::Entry(slot, _) => !is_of(number(*slot)),
+            Undo::Entry(slot, _) | Undo::Key(slot, _) => !is_of(number(*slot)),
             Undo::Ended(number) if is_of(*number) => {
                 ended.remove(number);
                 order.retain(|known| known != number);
@@ -70,12 +98,11 @@ impl Timers {
             let Ok(Found::Live(slot)) = self.find(&None, self.id_of(*number)) else {
                 continue;
             };
-            let Some(mut entry) = self.live.get(&slot).cloned() else {
-                continue;
-            };
-            if matches!(entry.state.countdown, Countdown::Running { due: early } if early < *due) {
-                entry.state.countdown = Countdown::Running { due: *due };
-                self.restore(slot, Some(entry));
+            let entry = self.live.get(&slot).copied();
+            let early = entry.filter(|entry| !entry.is(PAUSED) && entry.at.get() < due.0);
+            if let Some(mut entry) = early {
+                entry.at = Short::new(due.0);
+                self.restore(slot, Some((entry, None)));
             }
         }
     }
@@ -102,8 +129,6 @@ impl Timers {
 
     /// Returns whether a timer was made on a machine that is away.
     pub fn is_adopted(&self, slot: Slot) -> bool {
-        self.live
-            .get(&slot)
-            .is_some_and(|entry| entry.origin == Origin::Adopted)
+        self.live.get(&slot).is_some_and(|entry| entry.is(ADOPTED))
     }
 }
