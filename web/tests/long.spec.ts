@@ -46,12 +46,12 @@ for (const [name, viewport] of Object.entries(SIZES)) {
     await page.setViewportSize(viewport);
     const id = await abide.session(RUNNING);
     await abide.ask('POST', '/v1/tools/shell', { command: ENDED });
-    const lately = page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem');
+    const finished = page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem');
     await expectInRow(
-      lately.getByText('set -e', { exact: true }),
-      lately.getByText('+6 lines'),
-      lately.getByText('exit code 3'),
-      lately.getByRole('time'),
+      finished.getByText('set -e', { exact: true }),
+      finished.getByText('+6 lines'),
+      finished.getByText('exit code 3'),
+      finished.getByRole('time'),
     );
     const card = page.getByRole('article', { name: /^set -e/ });
     await expectInRow(

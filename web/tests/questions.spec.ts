@@ -25,8 +25,8 @@ test('no kills the command', async ({ abide, inside: page }) => {
   await page.getByRole('button', { name: 'No, kill it' }).click();
   await expect(page.getByRole('heading', { name: 'All quiet' })).toBeVisible();
   // The first view shows the ended session and its result.
-  const lately = page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem');
-  await expect(lately).toHaveText([/Declined by a person.*sleep 1000/]);
+  const finished = page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem');
+  await expect(finished).toHaveText([/Declined by a person.*sleep 1000/]);
   await page.getByRole('link', { name: 'Sessions', exact: true }).click();
   await expect(page.getByText('declined by a person')).toBeVisible();
 });

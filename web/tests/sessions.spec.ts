@@ -77,9 +77,9 @@ test('a command that failed to start has ended when it failed, and ran for no ti
   const { sessions } = JSON.parse(await abide.cli('session', 'list', '--all', '--json')) as { sessions: { ended_at: number }[] };
   await page.goto(await abide.link());
   const failed = new Date(sessions[0]?.ended_at ?? 0).toISOString();
-  const lately = page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem');
-  await expect(lately).toContainText('Failed to start');
-  await expect(lately.getByRole('time')).toHaveAttribute('datetime', failed);
+  const finished = page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem');
+  await expect(finished).toContainText('Failed to start');
+  await expect(finished.getByRole('time')).toHaveAttribute('datetime', failed);
   await page.getByRole('link', { name: 'All sessions' }).click();
   const row = page.getByRole('list', { name: 'Sessions' }).getByRole('listitem');
   await expect(row).not.toContainText('ran');
