@@ -5,6 +5,9 @@
 mod random_blocks;
 mod value;
 
+use std::str::FromStr as _;
+
+use abide_api::ToolName;
 use serde_json::{Map, Value};
 
 use super::tools::{self, ToolDescription};
@@ -118,10 +121,9 @@ impl<'a> BlockParser<'a> {
                 "<tool> must have a name and nothing else, as in <tool name=\"shell\">",
             );
         };
-        let Some(tool) = tools::named(&name) else {
-            let known: Vec<&str> = tools::all().iter().map(|tool| tool.name).collect();
+        let Ok(tool) = ToolName::from_str(&name).map(tools::of) else {
             let name = tools::shown(&name);
-            let known = known.join(", ");
+            let known = ToolName::ALL.map(ToolName::as_str).join(", ");
             if let Some(meant) = meant_tool(&name) {
                 return self.error(
                     line,
@@ -144,7 +146,7 @@ impl<'a> BlockParser<'a> {
             self.fields(tool, line, &mut arguments)?;
         }
         Ok(FoundBlock::Own(Block {
-            tool: tool.name,
+            tool: tool.name.as_str(),
             arguments,
             line,
         }))
@@ -191,7 +193,7 @@ impl<'a> BlockParser<'a> {
                 continue;
             }
             let (name, value) = self.field(tool, line)?;
-            let is_machine = name == "on" && tools::takes_machine(tool.name);
+            let is_machine = name == "on" && tool.name.starts_commands();
             let known = schema["properties"].get(&name);
             let Some(known) = known.or(is_machine.then_some(&on)) else {
                 let fields = schema["properties"].as_object();
@@ -302,7 +304,7 @@ fn first_field(tool: &ToolDescription) -> String {
 
 /// Tool that a misspelled name probably means. A name that differs more is that of another host's tool.
 fn meant_tool(name: &str) -> Option<&'static str> {
-    let names = tools::all().iter().map(|tool| tool.name);
+    let names = ToolName::ALL.map(ToolName::as_str);
     // One letter of a short name, two of a long one.
     let is_near = |tool: &&str| strsim::osa_distance(name, tool) <= tool.len().min(8) / 4;
     names.into_iter().find(is_near)

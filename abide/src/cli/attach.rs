@@ -9,7 +9,7 @@ use abide_output::terminal_filter::TerminalFilter;
 use bytes::Bytes;
 use hyper::StatusCode;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::args::AttachArgs;
 use super::client::{Client, ClientError, ResponseStream};
@@ -64,7 +64,8 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
     }
     let (keys, typed) = mpsc::channel(KEY_QUEUE);
     let raw = terminal.raw()?;
-    let forwarded = input::forward(client.clone(), id.clone(), Source::Keys(typed));
+    let session = watch::channel(id.clone()).1;
+    let forwarded = input::forward(client.clone(), session, Source::Keys(typed));
     let (refuse, refused) = mpsc::channel(1);
     let forwarding = tokio::spawn(async move {
         // The end of the session is shown by its output; a machine that does not allow input says so here.

@@ -62,7 +62,7 @@ fn openai(tool: &ToolDescription, offer: Offer) -> Value {
     json!({
         "type": "function",
         "function": {
-            "name": tool.name,
+            "name": tool.name.as_str(),
             "description": tool.description(),
             "parameters": offer.input(tool),
         },
@@ -71,7 +71,7 @@ fn openai(tool: &ToolDescription, offer: Offer) -> Value {
 
 fn anthropic(tool: &ToolDescription, offer: Offer) -> Value {
     json!({
-        "name": tool.name,
+        "name": tool.name.as_str(),
         "description": tool.description(),
         "input_schema": offer.input(tool),
     })

@@ -1,5 +1,6 @@
 //! Right that a request of another machine needs. A request that is not listed is refused, whatever the rights are.
 
+use abide_api::{TimerTool, ToolName};
 use abide_core::fleet::rights::{Denied, Right};
 use axum::http::Method;
 use serde_json::{Map, Value};
@@ -30,34 +31,37 @@ pub fn needed(method: &Method, path: &str, arguments: &Map<String, Value>) -> Op
             "kill" | "delete" | "rename" | "signal" | "extend" | "input" | "resize",
         ]
         | ["v1", "questions", _, "answer"] => Some(Right::Type),
-        ["v1", "tools", "terminal_session"] => of_action(arguments.get("action")?.as_str()?),
+        ["v1", "tools", name] => of_tool(name.parse().ok()?, arguments),
         // Timers are data of the fleet: a machine that can write the database can change them.
         [
             "v1",
             "timers",
             _,
             "stop" | "cancel" | "pause" | "resume" | "continue",
-        ]
-        | [
-            "v1",
-            "tools",
-            "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer" | "resume_timer",
         ] => Some(Right::See),
-        // A new timer could run the command of its condition.
-        ["v1", "tools", "timer"] => {
-            let waits = matches!(arguments.get("timer_id"), Some(Value::String(_)));
-            let makes = ["reason", "mission", "until"].map(|field| arguments.contains_key(field));
-            (waits && makes == [false; 3]).then_some(Right::See)
-        }
+        _ => None,
+    }
+}
+
+fn of_tool(tool: ToolName, arguments: &Map<String, Value>) -> Option<Right> {
+    match tool {
         // A call with a session waits for what runs there. With a command, whatever else is given, it may start one.
-        ["v1", "tools", "shell" | "execute_command"] => {
+        ToolName::Command(_) => {
             let joins = matches!(arguments.get("session_id"), Some(Value::String(_)));
             match joins && !arguments.contains_key("command") {
                 true => Some(Right::See),
                 false => Some(Right::Run),
             }
         }
-        _ => None,
+        ToolName::TerminalSession => of_action(arguments.get("action")?.as_str()?),
+        // A new timer could run the command of its condition.
+        ToolName::Timer(TimerTool::Timer) => {
+            let waits = matches!(arguments.get("timer_id"), Some(Value::String(_)));
+            let makes = ["reason", "mission", "until"].map(|field| arguments.contains_key(field));
+            (waits && makes == [false; 3]).then_some(Right::See)
+        }
+        ToolName::Timer(_) => Some(Right::See),
+        ToolName::ReadMessages => None,
     }
 }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use abide_api::arguments::{FromArgument, PositiveSeconds};
-use abide_api::{Id, RunAccepted, RunEnded};
+use abide_api::{CommandTool, Id, RunAccepted, RunEnded};
 use abide_core::held::Approval;
 use abide_core::session::End;
 use abide_core::wait::Asking;
@@ -411,7 +411,7 @@ fn run_ended(handle: &Handle, outcome: &Outcome, view: Option<&SessionView>) -> 
         ),
         Outcome::Failed(_) => ("failed", None),
         Outcome::NotStarted(session, question, why) => {
-            let result = not_started(handle, "execute_command", *session, *question, why);
+            let result = not_started(handle, CommandTool::Execute, *session, *question, why);
             ("refused", Some(result.text))
         }
         Outcome::Refused(refusal) => (

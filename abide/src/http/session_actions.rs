@@ -2,6 +2,7 @@
 
 use abide_api::arguments::LimitArgs;
 use abide_api::{Rename, Session, WrittenBytes};
+use abide_core::session::Phase;
 use abide_core::{Event, SessionId};
 use axum::body::Body;
 use axum::extract::{Path, State as Shared};
@@ -191,6 +192,9 @@ pub async fn input(
         let (key, from) = (key.clone()?, from as u64);
         Some(InputKey { key, from })
     };
+    // A command that does not run yet is started in another session if the daemon dies now. Input that was taken for this
+    // one would be lost.
+    wait_while(&state, view.id, |view| view.state.phase == Phase::Starting).await;
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
         let part = part.map_err(|_| Problem::bad_input("cannot read the body"))?;
@@ -218,18 +222,15 @@ pub async fn write_input(
     tokio::select! {
         written = keepers.input(id, bytes, once) => written.map_err(|_| session_ended(id)),
         // If the session ends, the write would never complete.
-        () = until_session_ends(state, id) => Err(session_ended(id)),
+        () = wait_while(state, id, SessionView::is_running) => Err(session_ended(id)),
     }
 }
 
-async fn until_session_ends(state: &State, id: SessionId) {
-    let mut changes = state.handle.published().follow();
-    while state
-        .handle
-        .published()
-        .session(id)
-        .is_some_and(|view| view.is_running())
-    {
+/// Waits as long as the session exists and this holds of it.
+async fn wait_while(state: &State, id: SessionId, holds: impl Fn(&SessionView) -> bool) {
+    let published = state.handle.published();
+    let mut changes = published.follow();
+    while published.session(id).is_some_and(|view| holds(&view)) {
         if let Err(RecvError::Closed) = changes.recv().await {
             return;
         }

@@ -199,7 +199,7 @@ pub async fn start(
     }
     context.session_name = name.or(context.session_name);
     let call = tools::begin_session(&state.handle, body, context).await;
-    let call = call.map_err(|not_called| Problem::bad_input(not_called.to_string()))?;
+    let call = call.map_err(|bad| Problem::bad_input(bad.to_string()))?;
     let result = call.result_only().await.ok_or_else(Problem::stopping)?;
     if let Some(code) = result.error {
         return Err(Problem::new(code, result.text));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use abide_api::arguments::WaitArgs;
 use abide_api::{
     Id, ReadTimerResult, TimerDetails, TimerIds, TimerMade, TimerPage, TimerResult, TimerStats,
-    TimerStatus, ToolOutput, Waited,
+    TimerStatus, TimerTool, ToolOutput, Waited,
 };
 use abide_core::request::Caller;
 use abide_core::time::Wall;
@@ -23,7 +23,7 @@ use super::problem::Problem;
 use super::requester::Requester;
 use super::tools::context;
 use super::{State, elsewhere, pagination};
-use crate::tools::{self, BadInput, NotCalled};
+use crate::tools::{self, BadInput};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::probe::{Impossible, Owner};
@@ -179,7 +179,7 @@ pub async fn get(
     Path(id): Path<String>,
 ) -> TimerResponse {
     let arguments = Map::from_iter([("timer_id".to_owned(), json!(id))]);
-    call(&state, &requester, &headers, "read_timer", arguments).await
+    call(&state, &requester, &headers, TimerTool::Read, arguments).await
 }
 
 /// Creates a timer and stands by on it; with `timers`, creates several and stands by on none.
@@ -194,7 +194,8 @@ pub async fn create(
     }
     let made = match body.remove("timers") {
         None => {
-            let JsonResponse(timer) = call(&state, &requester, &headers, "timer", body).await?;
+            let JsonResponse(timer) =
+                call(&state, &requester, &headers, TimerTool::Timer, body).await?;
             TimerMade::One(Box::new(timer))
         }
         Some(all) => TimerMade::Many(create_many(&state, &requester, &headers, all).await?),
@@ -234,11 +235,11 @@ pub async fn act(
     JsonBody(mut body): JsonBody,
 ) -> TimerResponse {
     let tool = match act.as_str() {
-        "stop" => "stop_timer",
-        "cancel" => "cancel_timer",
-        "pause" => "pause_timer",
-        "resume" => "resume_timer",
-        "continue" => "timer",
+        "stop" => TimerTool::Stop,
+        "cancel" => TimerTool::Cancel,
+        "pause" => TimerTool::Pause,
+        "resume" => TimerTool::Resume,
+        "continue" => TimerTool::Timer,
         _ => {
             return Err(Problem::not_found(format!(
                 "unknown timer action '{}'; the actions are stop, cancel, pause, resume and continue",
@@ -254,16 +255,13 @@ async fn call(
     state: &State,
     requester: &Requester,
     headers: &HeaderMap,
-    tool: &str,
+    tool: TimerTool,
     arguments: Map<String, Value>,
 ) -> TimerResponse {
     let context = context(requester, headers)?;
     let call =
         tools::begin_quietly(&state.handle, tool, arguments, context, requester.caller()).await;
-    let mut call = call.map_err(|not_called| match not_called {
-        NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
-        NotCalled::BadInput(bad) => Problem::from(bad),
-    })?;
+    let mut call = call?;
     let result = call.to_result().await.ok_or_else(Problem::stopping)?;
     call.into_receipt().delivered();
     if let Some(code) = result.error {

@@ -1,8 +1,9 @@
 //! Tools over HTTP: JSON arguments in, JSON result out, with the same implementation as over MCP.
 
 use std::convert::Infallible;
+use std::str::FromStr as _;
 
-use abide_api::{PublishedTool, PublishedTools};
+use abide_api::{PublishedTool, PublishedTools, ToolName};
 use abide_core::{Asking, Millis};
 use axum::body::Body;
 use axum::extract::{Path, State as Shared};
@@ -18,12 +19,12 @@ use super::requester::{self, Requester};
 use super::session_actions;
 use super::sessions::session_name;
 use super::{State, headers};
-use crate::tools::{self, Context, NotCalled};
+use crate::tools::{self, Context};
 use abide_engine::config;
 
 pub async fn list() -> JsonResponse<PublishedTools> {
     let tools = tools::all().iter().map(|tool| PublishedTool {
-        name: tool.name,
+        name: tool.name.as_str(),
         title: tool.title,
         description: tool.description(),
         input_schema: (tool.input)(),
@@ -42,7 +43,9 @@ pub async fn call(
     headers: HeaderMap,
     JsonBody(arguments): JsonBody,
 ) -> Result<Response, Problem> {
-    if let Some(id) = tools::session_of_limit_change(&name, &arguments)
+    let name =
+        ToolName::from_str(&name).map_err(|unknown| Problem::not_found(unknown.to_string()))?;
+    if let Some(id) = tools::session_of_limit_change(name, &arguments)
         && let Ok(view) = requester.session(&state, id)
     {
         let own = session_actions::check_not_inside(&requester, &view).await;
@@ -50,13 +53,10 @@ pub async fn call(
     }
     let quiet = headers.contains_key(headers::QUIET_HEADER) || requester.is_a_person_over_tcp();
     let context = context(&requester, &headers)?;
-    let span = tracing::debug_span!("call", tool = name, agent = %context.agent.0);
-    let call = tools::begin(&state.handle, &name, arguments, context);
+    let span = tracing::debug_span!("call", tool = name.as_str(), agent = %context.agent.0);
+    let call = tools::begin(&state.handle, name, arguments, context);
     let call = call.instrument(span.clone()).await;
-    let mut call = call.map_err(|not_called| match not_called {
-        NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
-        NotCalled::BadInput(bad) => Problem::from(bad).tool_error(),
-    })?;
+    let mut call = call.map_err(|bad| Problem::from(bad).tool_error())?;
     if quiet {
         call.be_quiet();
     }

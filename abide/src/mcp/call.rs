@@ -3,9 +3,10 @@
 //! client may cancel the call or disconnect.
 
 use std::collections::BTreeMap;
+use std::str::FromStr as _;
 use std::sync::Arc;
 
-use abide_api::{ErrorCode, Id, ToolResult};
+use abide_api::{ErrorCode, Id, ToolName, ToolResult};
 use abide_core::policy::Choice;
 use abide_core::request::Caller;
 use abide_core::{Asking, Conversation, Millis, Mono, QuestionId, SessionId};
@@ -28,7 +29,7 @@ use super::progress::Progress;
 use super::seal::{Round, Subject};
 use super::server::{Origin, Server, Transport};
 use super::{cancellation, client, client_timeouts};
-use crate::tools::{self, Context, GivenAnswer, NotCalled, Receipt, ToolCall, ToolStep};
+use crate::tools::{self, Context, GivenAnswer, Receipt, ToolCall, ToolStep};
 use abide_engine::clock::SystemClock;
 use abide_engine::{CallUpdate, QuestionView};
 
@@ -115,9 +116,10 @@ pub async fn run(
     if let Some(conversation) = &conversation {
         server.join_conversation(&origin.agent, conversation).await;
     }
-    let tool = request.name;
+    let tool = ToolName::from_str(&request.name)
+        .map_err(|unknown| ErrorData::invalid_params(unknown.to_string(), None))?;
     let arguments = request.arguments.unwrap_or_default();
-    if let Some(id) = tools::session_of_limit_change(&tool, &arguments)
+    if let Some(id) = tools::session_of_limit_change(tool, &arguments)
         && let Some(view) = id
             .parse()
             .ok()
@@ -129,7 +131,7 @@ pub async fn run(
     }
     let round = match &request.request_state {
         None => None,
-        Some(sealed) => Some(open_state(server, &origin, sealed, &tool, &arguments)?),
+        Some(sealed) => Some(open_state(server, &origin, sealed, tool, &arguments)?),
     };
     let rounds = round.map_or(0, |round| round.count);
     let context = cx.tool_context(rounds, conversation);
@@ -137,19 +139,16 @@ pub async fn run(
     // A call that can return to ask seals its arguments.
     let sealed_arguments = arguments.clone();
     let begun = match round {
-        None => tools::begin(&server.handle, &tool, arguments, context).await,
+        None => tools::begin(&server.handle, tool, arguments, context).await,
         Some(Round { session, .. }) => {
-            tools::resume(&server.handle, &tool, arguments, context, session.0).await
+            tools::resume(&server.handle, tool, arguments, context, session.0).await
         }
     };
     let call = match begun {
         Ok(call) => call,
-        Err(NotCalled::BadInput(bad)) => {
+        Err(bad) => {
             let refused = ToolResult::error(ErrorCode::BadInput, bad.to_string());
             ToolCall::answered(&server.handle, caller, refused)
-        }
-        Err(unknown @ NotCalled::UnknownTool(..)) => {
-            return Err(ErrorData::invalid_params(unknown.to_string(), None));
         }
     };
     let others = cx.client.can_show_others().then(|| {
@@ -159,7 +158,7 @@ pub async fn run(
     let mut wait = WaitingCall {
         server,
         origin,
-        tool: &tool,
+        tool,
         arguments: sealed_arguments,
         rounds,
         call,
@@ -204,12 +203,12 @@ fn open_state(
     server: &Server,
     origin: &Origin,
     sealed: &str,
-    tool: &str,
+    tool: ToolName,
     arguments: &Map<String, Value>,
 ) -> Result<Round, ErrorData> {
     let subject = Subject {
         agent: &origin.agent.0,
-        tool,
+        tool: tool.as_str(),
         arguments,
     };
     // A state that cannot be opened is refused: running the command instead could run it twice.
@@ -268,7 +267,7 @@ impl CallClient {
 struct WaitingCall<'a> {
     server: &'a Server,
     origin: Arc<Origin>,
-    tool: &'a str,
+    tool: ToolName,
     arguments: Map<String, Value>,
     rounds: u32,
     call: ToolCall,
@@ -474,7 +473,7 @@ impl WaitingCall<'_> {
     fn return_to_ask(&self, question: &QuestionView) -> InputRequiredResult {
         let subject = Subject {
             agent: &self.origin.agent.0,
-            tool: self.tool,
+            tool: self.tool.as_str(),
             arguments: &self.arguments,
         };
         let round = Round {

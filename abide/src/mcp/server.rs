@@ -23,6 +23,7 @@ use super::other_questions::ShownQuestions;
 use super::peer::Peer;
 use super::seal::Seal;
 use crate::tools;
+use abide_api::ToolName;
 use abide_api::schema::without_descriptions;
 use abide_engine::peer;
 use abide_engine::{ConversationGuard, Handle};
@@ -300,8 +301,10 @@ pub fn tool_list(has_sandbox: bool, in_fleet: bool) -> Vec<Tool> {
         true => SANDBOX_TOOLS.clone(),
         false => TOOLS.clone(),
     };
-    for tool in tools.iter_mut().filter(|_| in_fleet) {
-        tools::add_machine_argument(&tool.name, Arc::make_mut(&mut tool.input_schema));
+    if in_fleet {
+        for (tool, listed) in ToolName::ALL.into_iter().zip(&mut tools) {
+            tools::add_machine_argument(tool, Arc::make_mut(&mut listed.input_schema));
+        }
     }
     tools
 }
@@ -321,7 +324,7 @@ fn publish(tool: &tools::ToolDescription, has_sandbox: bool) -> Tool {
         .idempotent(tool.effect.idempotent())
         .open_world(tool.effect.open_world());
     let mut published = Tool::new(
-        tool.name,
+        tool.name.as_str(),
         tool.description(),
         object(tool.input_for_models(has_sandbox)),
     );
@@ -346,8 +349,7 @@ mod tests {
     #[test]
     fn every_tool_is_listed_with_schemas() {
         let listed: Vec<&str> = TOOLS.iter().map(|tool| tool.name.as_ref()).collect();
-        let known: Vec<&str> = tools::all().iter().map(|tool| tool.name).collect();
-        assert_eq!(listed, known);
+        assert_eq!(listed, ToolName::ALL.map(ToolName::as_str));
         for tool in TOOLS.iter() {
             let schema = tool.output_schema.as_ref().expect("an output schema");
             assert_eq!(schema["type"], "object");

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::describe;
+use abide_api::ToolName;
 use abide_engine::clock;
 
 /// Upper bounds of the histogram's buckets in seconds; the last bucket has no bound.
@@ -18,31 +18,37 @@ struct Counts {
 }
 
 /// Counters of all tools, in the order in which the tools are listed.
-static ALL: [Counts; describe::COUNT] = [const {
+static ALL: [Counts; ToolName::ALL.len()] = [const {
     Counts {
         buckets: [const { AtomicU64::new(0) }; BOUNDS.len() + 1],
         micros: AtomicU64::new(0),
     }
-}; describe::COUNT];
+}; ToolName::ALL.len()];
+
+/// Every tool with its counters.
+fn all() -> impl Iterator<Item = (ToolName, &'static Counts)> {
+    ToolName::ALL.into_iter().zip(&ALL)
+}
 
 /// Call whose duration is being measured.
 pub(super) struct CallStopwatch {
-    tool: usize,
+    tool: ToolName,
     begun: u64,
 }
 
 impl CallStopwatch {
-    /// Starts the measurement of a call. `None`: there is no such tool.
-    pub(super) fn begin(name: &str) -> Option<Self> {
-        let tool = describe::all().iter().position(|tool| tool.name == name)?;
+    /// Starts the measurement of a call.
+    pub(super) fn begin(tool: ToolName) -> Self {
         let begun = clock::micros();
-        Some(CallStopwatch { tool, begun })
+        CallStopwatch { tool, begun }
     }
 
     /// Ends the measurement when the result is ready.
     pub(super) fn end(self) {
         let took = clock::micros().saturating_sub(self.begun);
-        let counts = &ALL[self.tool];
+        let Some((_, counts)) = all().find(|(tool, _)| *tool == self.tool) else {
+            return;
+        };
         let seconds = took as f64 / 1e6;
         let bucket = BOUNDS.partition_point(|bound| *bound < seconds);
         counts.buckets[bucket].fetch_add(1, Ordering::Relaxed);
@@ -62,14 +68,14 @@ pub struct ToolStats {
 
 /// Statistics of all tools.
 pub fn tool_stats() -> impl Iterator<Item = ToolStats> {
-    describe::all().iter().zip(&ALL).map(|(tool, counts)| {
+    all().map(|(tool, counts)| {
         let mut sum = 0;
         let up_to = std::array::from_fn(|bucket| {
             sum += counts.buckets[bucket].load(Ordering::Relaxed);
             sum
         });
         ToolStats {
-            tool: tool.name,
+            tool: tool.as_str(),
             up_to,
             seconds: counts.micros.load(Ordering::Relaxed) as f64 / 1e6,
         }

@@ -2,7 +2,7 @@
 //! waits again for a session whose earlier call was handed over.
 
 use abide_api::arguments::{AnyText, CommandArgs, ExecuteCommandArgs, ShellArgs};
-use abide_api::{ErrorCode, ToolResult};
+use abide_api::{CommandTool, ErrorCode, ToolResult};
 use abide_core::wait::Asking;
 use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
 use abide_engine::config::NetworkMode;
@@ -18,32 +18,9 @@ use super::position::CallerPosition;
 use super::terminal::{SessionRef, not_found};
 use super::{BadInput, Context, key, report, started_before};
 
-/// Tool that runs a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Shell,
-    Execute,
-}
-
-impl Kind {
-    pub fn of(tool: &str) -> Self {
-        match tool {
-            "shell" => Kind::Shell,
-            _ => Kind::Execute,
-        }
-    }
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Shell => "shell",
-            Kind::Execute => "execute_command",
-        }
-    }
-}
-
 /// Arguments that the result of a call depends on.
 pub(super) struct Command {
-    pub kind: Kind,
+    pub tool: CommandTool,
     /// Deadline (`shell`) or idle limit (`execute_command`) of the call.
     pub limit: Millis,
     pub output: OutputLimits,
@@ -68,21 +45,21 @@ pub(super) enum CallStart {
 
 /// Reads the arguments of a call.
 pub(super) fn read(
-    kind: Kind,
+    tool: CommandTool,
     arguments: Map<String, Value>,
     context: &Context,
     handle: &Handle,
 ) -> Result<(CallStart, Command), BadInput> {
-    match kind {
-        Kind::Shell => {
+    match tool {
+        CommandTool::Shell => {
             let mut args = ShellArgs::read(arguments, "this tool")?;
             let limit = args.timeout.take().map(|limit| limit.0);
-            read_fields(kind, args, limit, context, handle)
+            read_fields(tool, args, limit, context, handle)
         }
-        Kind::Execute => {
+        CommandTool::Execute => {
             let mut args = ExecuteCommandArgs::read(arguments, "this tool")?;
             let limit = args.timeout.take().map(|limit| limit.0);
-            read_fields(kind, args, limit, context, handle)
+            read_fields(tool, args, limit, context, handle)
         }
     }
 }
@@ -99,7 +76,7 @@ fn has_allowlist(context: &Context, handle: &Handle) -> bool {
 }
 
 fn read_fields<L>(
-    kind: Kind,
+    tool: CommandTool,
     mut args: CommandArgs<L>,
     limit: Option<Millis>,
     context: &Context,
@@ -111,10 +88,10 @@ fn read_fields<L>(
         .max_output
         .map_or(handle.config().max_output, |most| most.0);
     let read = Command {
-        kind,
-        limit: limit.unwrap_or(match kind {
-            Kind::Shell => limit::DEADLINE_DEFAULT,
-            Kind::Execute => limit::IDLE_DEFAULT,
+        tool,
+        limit: limit.unwrap_or(match tool {
+            CommandTool::Shell => limit::DEADLINE_DEFAULT,
+            CommandTool::Execute => limit::IDLE_DEFAULT,
         }),
         output: OutputLimits {
             max_chars: usize::try_from(max_chars).unwrap_or(usize::MAX),
@@ -126,7 +103,7 @@ fn read_fields<L>(
         position: CallerPosition::of(context),
     };
     let begin = match named {
-        None if command.trim().is_empty() => return Err(empty(kind)),
+        None if command.trim().is_empty() => return Err(empty(tool)),
         None => {
             let key = key(args.idempotency_key.take(), context);
             // The settings may have changed since: a command that was started is neither judged nor refused again.
@@ -135,8 +112,8 @@ fn read_fields<L>(
             }
             let run = Run {
                 command: command.into(),
-                deadline: (kind == Kind::Shell).then_some(read.limit),
-                idle: (kind == Kind::Execute).then_some(read.limit),
+                deadline: (tool == CommandTool::Shell).then_some(read.limit),
+                idle: (tool == CommandTool::Execute).then_some(read.limit),
                 inactivity: None,
                 asking: read.asking(context),
                 standby: context.standby_left(),
@@ -168,10 +145,10 @@ fn read_fields<L>(
     Ok((begin, read))
 }
 
-fn empty(kind: Kind) -> BadInput {
-    BadInput::new(match kind {
-        Kind::Shell => "ERROR: Shell command cannot be empty.".into(),
-        Kind::Execute => "ERROR: Command cannot be empty.".into(),
+fn empty(tool: CommandTool) -> BadInput {
+    BadInput::new(match tool {
+        CommandTool::Shell => "ERROR: Shell command cannot be empty.".into(),
+        CommandTool::Execute => "ERROR: Command cannot be empty.".into(),
     })
 }
 
@@ -229,9 +206,9 @@ impl Command {
     /// A person is asked about idle commands of `execute_command` only, and about connections of a sandbox with an
     /// allowlist.
     fn asking(&self, context: &Context) -> Asking {
-        match self.kind {
-            Kind::Shell if !self.asks_about_connections => Asking::Never,
-            Kind::Shell | Kind::Execute => context.asking,
+        match self.tool {
+            CommandTool::Shell if !self.asks_about_connections => Asking::Never,
+            CommandTool::Shell | CommandTool::Execute => context.asking,
         }
     }
 
@@ -270,7 +247,7 @@ impl Command {
 
     /// Next steps for an agent whose call returns while the session runs on.
     pub fn next_steps(&self, view: &SessionView) -> String {
-        let (tool, id) = (self.kind.name(), view.id);
+        let (tool, id) = (self.tool.as_str(), view.id);
         format!(
             "To wait for its end: {tool} {{\"session_id\": \"{id}\"}}, which returns only what is new. To end it: \
              terminal_session kill"

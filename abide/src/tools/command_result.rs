@@ -1,15 +1,15 @@
 //! Results of `shell` and `execute_command`: the same facts, as fields and as the text that each tool has.
 
 use abide_api::{
-    Activity, ErrorCode, ExecuteCommandResult, SessionSummary, ShellResult, ShellStatus,
-    ToolOutput, ToolResult,
+    Activity, CommandTool, ErrorCode, ExecuteCommandResult, SessionSummary, ShellResult,
+    ShellStatus, ToolOutput, ToolResult,
 };
 use abide_core::session::End;
 use abide_core::{Millis, Outcome, WhyRunning};
 use abide_engine::{Handle, SessionView};
 use abide_output::mask::Mask;
 
-use super::command::{Command, Kind};
+use super::command::Command;
 use super::output::{self, Output, Part};
 use super::report;
 
@@ -56,8 +56,8 @@ pub(super) async fn result(
     let was_cut = why == Some(WhyRunning::Standby);
     let effective_timeout = facts.standby.filter(|_| was_cut).map(Millis::as_secs_f64);
     report::mask_processes(&mut session, |text| facts.mask.apply(text));
-    let (failed, text, output) = match command.kind {
-        Kind::Shell => {
+    let (failed, text, output) = match command.tool {
+        CommandTool::Shell => {
             let (status, return_code) = shell_status(command, view, why, &session);
             let text = shell_text(command, &facts, &written, &session, status, return_code);
             let cancelled = matches!(facts.outcome, Outcome::Cancelled(_));
@@ -72,7 +72,7 @@ pub(super) async fn result(
             };
             (failed, text, ToolOutput::Shell(Box::new(result)))
         }
-        Kind::Execute => {
+        CommandTool::Execute => {
             let error = execute_error(&facts).or_else(|| written.unread.clone());
             let text = execute_text(&facts, written, error.as_deref());
             let result = ExecuteCommandResult {
@@ -100,12 +100,12 @@ async fn written(
     session: &mut SessionSummary,
 ) -> Written {
     let view = facts.view;
-    let (names, streams): (&[&str], _) = match command.kind {
-        Kind::Shell => (
+    let (names, streams): (&[&str], _) = match command.tool {
+        CommandTool::Shell => (
             &["stdout", "stderr"],
             part.two_streams(command.output, &facts.mask).await.into(),
         ),
-        Kind::Execute => (
+        CommandTool::Execute => (
             &["output"],
             vec![part.one_stream(command.output, &facts.mask).await],
         ),
@@ -142,7 +142,7 @@ fn continues(
     let next = command.next_steps(facts.view);
     // Some clients show a model nothing but the text.
     let now = activity.map_or(String::new(), |now| format!(", now {}", now.doing));
-    if command.kind == Kind::Execute && why == WhyRunning::NobodyToAsk {
+    if command.tool == CommandTool::Execute && why == WhyRunning::NobodyToAsk {
         // `extend` may have moved the idle limit since the call was made.
         let idle = facts.view.state.idle.unwrap_or(command.limit);
         return format!(

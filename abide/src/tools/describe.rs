@@ -9,8 +9,8 @@ use abide_api::arguments::{
 };
 use abide_api::schema::{for_models, tool_input, tool_output};
 use abide_api::{
-    ExecuteCommandResult, ReadMessagesResult, ReadTimerResult, ShellResult, StartsCommand,
-    TerminalSessionResult, TimerResult,
+    CommandTool, ExecuteCommandResult, ReadMessagesResult, ReadTimerResult, ShellResult,
+    StartsCommand, TerminalSessionResult, TimerResult, TimerTool, ToolName,
 };
 use abide_engine::config::Config;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 /// Published description of a tool.
 pub struct ToolDescription {
     /// Name in calls.
-    pub name: &'static str,
+    pub name: ToolName,
     /// Name for people.
     pub title: &'static str,
     /// Use of the tool, and what to expect of it. `{shell}` stands for the shell that runs commands.
@@ -102,21 +102,19 @@ pub fn all() -> &'static [ToolDescription] {
     &TOOLS
 }
 
-/// Tool of this name.
-pub fn named(name: &str) -> Option<&'static ToolDescription> {
-    TOOLS.iter().find(|tool| tool.name == name)
-}
-
-/// True if the tool of this name starts commands, in a fleet also on another machine: then it takes `on`.
-pub fn takes_machine(name: &str) -> bool {
-    matches!(name, "shell" | "execute_command" | "terminal_session")
+/// Description of a tool.
+pub fn of(name: ToolName) -> &'static ToolDescription {
+    match TOOLS.iter().find(|tool| tool.name == name) {
+        Some(tool) => tool,
+        None => unreachable!("every tool is described"),
+    }
 }
 
 /// Adds the argument that chooses a machine to the schema of a tool that starts commands. Models are told of it only in a
 /// fleet.
-pub fn add_machine_argument(tool: &str, input: &mut Map<String, Value>) {
-    if let Some(Value::Object(fields)) = input.get_mut("properties").filter(|_| takes_machine(tool))
-    {
+pub fn add_machine_argument(tool: ToolName, input: &mut Map<String, Value>) {
+    let fields = input.get_mut("properties");
+    if let Some(Value::Object(fields)) = fields.filter(|_| tool.starts_commands()) {
         let on = json!({
             "type": "string",
             "description": "Name or label of the machine to start it on.",
@@ -125,12 +123,9 @@ pub fn add_machine_argument(tool: &str, input: &mut Map<String, Value>) {
     }
 }
 
-/// Number of tools.
-pub(super) const COUNT: usize = 10;
-
-static TOOLS: [ToolDescription; COUNT] = [
+static TOOLS: [ToolDescription; ToolName::ALL.len()] = [
     ToolDescription {
-        name: "execute_command",
+        name: ToolName::Command(CommandTool::Execute),
         title: "Execute command",
         template: "Run a command whose duration you do not know: build, install, test suite, download, \
             migration. Never killed for being slow; after `timeout` seconds without output a person is \
@@ -141,7 +136,7 @@ static TOOLS: [ToolDescription; COUNT] = [
         output: tool_output::<StartsCommand<ExecuteCommandResult>>,
     },
     ToolDescription {
-        name: "shell",
+        name: ToolName::Command(CommandTool::Shell),
         title: "Shell",
         template: "Run a short command under a hard time limit: ls, git, grep, a quick script. Returns COMMAND, \
             STATUS, RETURN_CODE, STDOUT, STDERR. At the limit the whole process tree is killed; output \
@@ -151,7 +146,7 @@ static TOOLS: [ToolDescription; COUNT] = [
         output: tool_output::<StartsCommand<ShellResult>>,
     },
     ToolDescription {
-        name: "terminal_session",
+        name: ToolName::TerminalSession,
         title: "Terminal session",
         template: "Keep a program and talk to it (REPL, shell, ssh, debugger, dev server, editor), or look at \
             any session: `start`; `read_output`: unread lines; `send_input`: type text or press \
@@ -163,7 +158,7 @@ static TOOLS: [ToolDescription; COUNT] = [
         output: tool_output::<StartsCommand<TerminalSessionResult>>,
     },
     ToolDescription {
-        name: "timer",
+        name: ToolName::Timer(TimerTool::Timer),
         title: "Timer",
         template: "Wait without polling; survives restarts. With `reason`: wait now, until `until` holds or no \
             longer can, or the time is up. With `mission`: for later; returns at once and says how you \
@@ -173,7 +168,7 @@ static TOOLS: [ToolDescription; COUNT] = [
         output: tool_output::<TimerResult>,
     },
     ToolDescription {
-        name: "read_timer",
+        name: ToolName::Timer(TimerTool::Read),
         title: "Read timer",
         template: "State of one timer or of all.",
         effect: ToolEffect::Reads,
@@ -181,7 +176,7 @@ static TOOLS: [ToolDescription; COUNT] = [
         output: tool_output::<ReadTimerResult>,
     },
     ToolDescription {
-        name: "stop_timer",
+        name: ToolName::Timer(TimerTool::Stop),
         title: "Stop timer",
         template: "End a timer. Nobody is notified.",
         effect: ToolEffect::Ends,
@@ -189,7 +184,7 @@ static TOOLS: [ToolDescription; COUNT] = [
         output: tool_output::<TimerResult>,
     },
     ToolDescription {
-        name: "cancel_timer",
+        name: ToolName::Timer(TimerTool::Cancel),
         title: "Cancel timer",
         template: "Stop waiting, but keep the timer running in the background; a message comes when it \
             completes.",
@@ -198,7 +193,7 @@ static TOOLS: [ToolDescription; COUNT] = [
         output: tool_output::<TimerResult>,
     },
     ToolDescription {
-        name: "pause_timer",
+        name: ToolName::Timer(TimerTool::Pause),
         title: "Pause timer",
         template: "Pause a timer; it resumes by itself.",
         effect: ToolEffect::Ends,
@@ -206,7 +201,7 @@ static TOOLS: [ToolDescription; COUNT] = [
         output: tool_output::<TimerResult>,
     },
     ToolDescription {
-        name: "resume_timer",
+        name: ToolName::Timer(TimerTool::Resume),
         title: "Resume timer",
         template: "Resume a paused timer now.",
         effect: ToolEffect::Runs,
@@ -214,7 +209,7 @@ static TOOLS: [ToolDescription; COUNT] = [
         output: tool_output::<TimerResult>,
     },
     ToolDescription {
-        name: "read_messages",
+        name: ToolName::ReadMessages,
         title: "Read messages",
         template: "Read unread messages (timer completed, session ended), or wait for one. They also come with \
             the next result of any tool.",
@@ -247,15 +242,26 @@ mod tests {
         let names: Vec<_> = (all().iter().filter(takes_command))
             .map(|tool| (tool.name, tool.effect))
             .collect();
-        let all_that_run = ["execute_command", "shell", "terminal_session", "timer"];
+        let all_that_run = [
+            ToolName::Command(CommandTool::Execute),
+            ToolName::Command(CommandTool::Shell),
+            ToolName::TerminalSession,
+            ToolName::Timer(TimerTool::Timer),
+        ];
         assert_eq!(names, all_that_run.map(|name| (name, ToolEffect::Runs)));
         let runs = ToolEffect::Runs;
         assert!(runs.destructive() && runs.open_world() && !runs.read_only());
     }
 
     #[test]
+    fn tools_are_described_in_their_order() {
+        let described: Vec<_> = all().iter().map(|tool| tool.name).collect();
+        assert_eq!(described, ToolName::ALL);
+    }
+
+    #[test]
     fn every_kind_of_condition_is_in_the_schema() {
-        let schema = &(named("timer").expect("a tool").input)()["properties"]["until"];
+        let schema = &(of(ToolName::Timer(TimerTool::Timer)).input)()["properties"]["until"];
         for kind in crate::tools::condition::Kind::ALL {
             assert!(has_field(schema, kind.name()), "{}", kind.name());
         }
@@ -264,16 +270,15 @@ mod tests {
     #[test]
     fn tool_that_ends_or_resumes_a_timer_says_what_it_does_to_the_command_of_its_condition() {
         for (name, power) in [
-            ("read_timer", ToolEffect::Reads),
-            ("read_messages", ToolEffect::Changes),
-            ("cancel_timer", ToolEffect::Changes),
-            ("stop_timer", ToolEffect::Ends),
+            (TimerTool::Read, ToolEffect::Reads),
+            (TimerTool::Cancel, ToolEffect::Changes),
+            (TimerTool::Stop, ToolEffect::Ends),
             // Pausing ends the running command of a condition.
-            ("pause_timer", ToolEffect::Ends),
+            (TimerTool::Pause, ToolEffect::Ends),
             // Resuming starts the command of a condition again.
-            ("resume_timer", ToolEffect::Runs),
+            (TimerTool::Resume, ToolEffect::Runs),
         ] {
-            assert_eq!(named(name).expect("a tool").effect, power, "{name}");
+            assert_eq!(of(ToolName::Timer(name)).effect, power, "{name:?}");
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use abide_api::{ElsewhereResult, ErrorCode, ToolOutput, ToolResult};
+use abide_api::{ElsewhereResult, ErrorCode, TimerTool, ToolName, ToolOutput, ToolResult};
 use abide_core::fleet::MachineId;
 use abide_core::{Agent, Key, Refusal, SessionId, TimerId, timer};
 use abide_engine::Handle;
@@ -31,7 +31,7 @@ pub(super) enum Place {
 /// Forwards a call that another machine answers.
 pub(super) async fn begin(
     handle: &Handle,
-    name: &str,
+    name: ToolName,
     mut arguments: Map<String, Value>,
     context: &Context,
 ) -> Result<Place, BadInput> {
@@ -39,23 +39,23 @@ pub(super) async fn begin(
         return Ok(Place::Here(arguments));
     };
     let (name, target) = match name {
-        "shell" | "execute_command" | "terminal_session" => {
+        ToolName::Command(_) | ToolName::TerminalSession => {
             match session_target(handle, machines, &mut arguments).await? {
                 Some(target) => (name, target),
                 None => return Ok(Place::Here(arguments)),
             }
         }
-        "timer" | "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer" | "resume_timer" => {
-            match timer_target(handle, machines, name, &mut arguments, context).await? {
-                Some((name, owner)) => (name, Ok(owner)),
+        ToolName::Timer(tool) => {
+            match timer_target(handle, machines, tool, &mut arguments, context).await? {
+                Some((tool, owner)) => (ToolName::Timer(tool), Ok(owner)),
                 None => return Ok(Place::Here(arguments)),
             }
         }
-        _ => return Ok(Place::Here(arguments)),
+        ToolName::ReadMessages => return Ok(Place::Here(arguments)),
     };
     let call = ForwardedCall {
         machines: machines.clone(),
-        tool: name.to_owned(),
+        tool: name,
         body: Value::Object(arguments).to_string().into(),
         context: context.clone(),
         key: context
@@ -97,13 +97,13 @@ async fn session_target(
 
 /// Tool and machine that answer a call about a timer. `None`: this machine does. A call with the key of a timer that
 /// was made on another machine becomes a call about that timer.
-async fn timer_target<'a>(
+async fn timer_target(
     handle: &Handle,
     machines: &OtherMachines,
-    name: &'a str,
+    tool: TimerTool,
     arguments: &mut Map<String, Value>,
     context: &Context,
-) -> Result<Option<(&'a str, MachineId)>, BadInput> {
+) -> Result<Option<(TimerTool, MachineId)>, BadInput> {
     let text = |field: &str| arguments.get(field).and_then(Value::as_str);
     let given = text("timer_id").map(str::trim).filter(|id| !id.is_empty());
     if let Some(given) = given {
@@ -112,10 +112,10 @@ async fn timer_target<'a>(
         };
         let number = handle.store_reader().timer_number(id);
         let owner = machines.timer_owner(number).await;
-        return Ok(owner.map(|owner| (name, owner)));
+        return Ok(owner.map(|owner| (tool, owner)));
     }
     let key = text("idempotency_key").filter(|key| !key.trim().is_empty());
-    let Some(key) = key.filter(|_| name == "timer") else {
+    let Some(key) = key.filter(|_| tool == TimerTool::Timer) else {
         return Ok(None);
     };
     let is_mission = text("mission").is_some_and(|mission| !mission.trim().is_empty());
@@ -124,11 +124,11 @@ async fn timer_target<'a>(
     };
     arguments.retain(|field, _| field == "timeout_duration" && !is_mission);
     arguments.insert("timer_id".into(), known.id.to_string().into());
-    let name = match is_mission {
-        true => "read_timer",
-        false => "timer",
+    let tool = match is_mission {
+        true => TimerTool::Read,
+        false => TimerTool::Timer,
     };
-    Ok(Some((name, known.owner)))
+    Ok(Some((tool, known.owner)))
 }
 
 /// Timer of another machine that was made with the key of this call.
@@ -191,7 +191,7 @@ async fn owner(
 /// Call on its way.
 struct ForwardedCall {
     machines: Arc<OtherMachines>,
-    tool: String,
+    tool: ToolName,
     body: Bytes,
     context: Context,
     key: String,
@@ -205,7 +205,7 @@ impl ForwardedCall {
         };
         match forward::send_whole(&self.machines, target, request).await {
             Ok((machine, response)) => result_of(&machine, &response),
-            Err(CannotCall::Silent(name)) if self.is_about_a_timer() => {
+            Err(CannotCall::Silent(name)) if matches!(self.tool, ToolName::Timer(_)) => {
                 let text = format!(
                     "machine {name}, which has the timer, does not answer; another machine takes over its timers \
                      within seconds, and the timer goes on: make this call again"
@@ -214,10 +214,6 @@ impl ForwardedCall {
             }
             Err(fault) => refused(&fault),
         }
-    }
-
-    fn is_about_a_timer(&self) -> bool {
-        self.tool.ends_with("timer")
     }
 
     /// Request to the same tool, with a key, so that a command runs once. Messages are appended here, so that they are

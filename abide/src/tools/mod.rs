@@ -26,7 +26,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use abide_api::{ErrorCode, ToolResult};
+use abide_api::{ErrorCode, TimerTool, ToolName, ToolResult};
 use abide_core::held::NotStarted;
 use abide_core::message::{About, ReturnedMessage};
 use abide_core::request::Caller;
@@ -39,9 +39,7 @@ pub(crate) use args::{escape_invisible, shown_text as shown};
 use args::{key, started_before};
 pub(crate) use call_metrics::{BOUNDS, tool_stats};
 pub(crate) use condition::{read as read_condition, written as written_condition};
-pub use describe::{
-    ToolDescription, ToolEffect, add_machine_argument, all, name_shell, named, takes_machine,
-};
+pub use describe::{ToolDescription, ToolEffect, add_machine_argument, all, name_shell, of};
 pub(crate) use elsewhere::{cannot_call_code, timer_with_key};
 pub(crate) use messages::subject as message_subject;
 pub(crate) use policy::{
@@ -126,26 +124,6 @@ impl Context {
             Request::Join { .. } if self.is_person => Caller::PERSON,
             _ => self.caller(),
         }
-    }
-}
-
-/// Reason why a call was not started. Such a call has changed nothing.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum NotCalled {
-    /// No tool has this name.
-    #[error("there is no tool '{0}'; the tools are {1}")]
-    UnknownTool(String, String),
-    /// The arguments are invalid.
-    #[error(transparent)]
-    BadInput(BadInput),
-}
-
-impl From<BadInput> for NotCalled {
-    fn from(bad: BadInput) -> Self {
-        NotCalled::BadInput(BadInput {
-            sentence: escape_invisible(&bad.sentence),
-            ..bad
-        })
     }
 }
 
@@ -260,7 +238,7 @@ impl FinishedCall {
 struct EngineCall {
     handle: Handle,
     pending: PendingCall,
-    tool: Tool,
+    tool: EngineTool,
     standby: Option<Millis>,
     /// Outcome from the engine, until the result has been rendered from it.
     outcome: Option<Outcome>,
@@ -283,10 +261,10 @@ impl Receipt {
     }
 }
 
-/// Tool of a call, with the arguments that its result depends on.
-enum Tool {
+/// Tool of a call that the engine answers, with the arguments that its result depends on.
+enum EngineTool {
     Command(command::Command),
-    Timer(timer::TimerTool),
+    Timer(timer::TimerCall),
     ReadMessages(messages::ReadMessages),
 }
 
@@ -304,57 +282,60 @@ pub enum ToolStep {
 /// Checks the arguments and starts the call. If this returns an error, nothing has been started.
 pub async fn begin(
     handle: &Handle,
-    name: &str,
+    name: ToolName,
     arguments: Map<String, Value>,
     context: Context,
-) -> Result<ToolCall, NotCalled> {
+) -> Result<ToolCall, BadInput> {
     let stopwatch = call_metrics::CallStopwatch::begin(name);
-    let mut call = begin_call(handle, name, arguments, context).await?;
-    call.stopwatch = stopwatch;
+    let call = begin_call(handle, name, arguments, context).await;
+    let mut call = call.map_err(printable)?;
+    call.stopwatch = Some(stopwatch);
     Ok(call)
+}
+
+/// Error without the invisible characters of what was given.
+fn printable(bad: BadInput) -> BadInput {
+    BadInput {
+        sentence: escape_invisible(&bad.sentence),
+        ..bad
+    }
 }
 
 async fn begin_call(
     handle: &Handle,
-    name: &str,
+    name: ToolName,
     arguments: Map<String, Value>,
     context: Context,
-) -> Result<ToolCall, NotCalled> {
+) -> Result<ToolCall, BadInput> {
     let arguments = match elsewhere::begin(handle, name, arguments, &context).await? {
         elsewhere::Place::Here(arguments) => arguments,
         elsewhere::Place::Elsewhere(call) => return Ok(*call),
     };
     let standby = context.standby;
     let (mut request, launch, tool) = match name {
-        "shell" | "execute_command" => {
-            let kind = command::Kind::of(name);
-            let (begin, command) = command::read(kind, arguments, &context, handle)?;
+        ToolName::Command(tool) => {
+            let (begin, command) = command::read(tool, arguments, &context, handle)?;
             match begin.into_request(&command, handle, &context) {
-                Ok((request, launch)) => (request, launch, Tool::Command(command)),
+                Ok((request, launch)) => (request, launch, EngineTool::Command(command)),
                 Err(refused) => {
                     return Ok(ToolCall::answered(handle, context.caller(), refused));
                 }
             }
         }
-        "timer" | "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer" | "resume_timer" => {
-            let (request, timer) = {
-                let agent = Some(context.agent.clone());
-                let channel = timer::CompletionChannel::to(handle, &context);
-                timer::read(name, arguments, &context, handle, agent, channel).await?
-            };
-            (Request::Timer(request), None, Tool::Timer(timer))
+        ToolName::Timer(tool) => {
+            let agent = Some(context.agent.clone());
+            let channel = timer::CompletionChannel::to(handle, &context);
+            let read = timer::read(tool, arguments, &context, handle, agent, channel);
+            let (request, call) = read.await?;
+            (Request::Timer(request), None, EngineTool::Timer(call))
         }
-        "read_messages" => {
+        ToolName::ReadMessages => {
             let (request, read) = messages::read(arguments, &context)?;
-            (request, None, Tool::ReadMessages(read))
+            (request, None, EngineTool::ReadMessages(read))
         }
-        "terminal_session" => {
+        ToolName::TerminalSession => {
             let action = terminal::read(arguments, &context, handle)?;
             return Ok(ToolCall::perform(handle, action, context));
-        }
-        _ => {
-            let known: Vec<_> = all().iter().map(|tool| tool.name).collect();
-            return Err(NotCalled::UnknownTool(name.into(), known.join(", ")));
         }
     };
     let caller = context.caller();
@@ -371,8 +352,8 @@ pub async fn begin_session(
     handle: &Handle,
     arguments: Map<String, Value>,
     context: Context,
-) -> Result<ToolCall, NotCalled> {
-    let start = terminal::read_start(arguments, &context, handle)?;
+) -> Result<ToolCall, BadInput> {
+    let start = terminal::read_start(arguments, &context, handle).map_err(printable)?;
     Ok(ToolCall::perform(handle, start, context))
 }
 
@@ -380,41 +361,47 @@ pub async fn begin_session(
 /// reading a timer does not count as its agent's reading.
 pub async fn begin_quietly(
     handle: &Handle,
-    name: &str,
+    tool: TimerTool,
     arguments: Map<String, Value>,
     context: Context,
     caller: Caller,
-) -> Result<ToolCall, NotCalled> {
+) -> Result<ToolCall, BadInput> {
     let standby = context.standby;
     let (agent, channel) = (caller.agent.clone(), timer::CompletionChannel::Message);
-    let read = timer::read(name, arguments, &context, handle, agent, channel).await;
-    let (mut request, timer) = read?;
+    let read = timer::read(tool, arguments, &context, handle, agent, channel).await;
+    let (mut request, call) = read.map_err(printable)?;
     if let abide_core::timer::Request::Read { asks, .. } = &mut request {
         *asks = false;
     }
     let pending = handle.call(caller, Request::Timer(request), None).await;
-    let call = EngineCall::new(handle, pending, Tool::Timer(timer), standby);
+    let call = EngineCall::new(handle, pending, EngineTool::Timer(call), standby);
     Ok(ToolCall::new(handle, Execution::Engine(call), None))
 }
 
 /// Resumes a call that returned to ask a person: waits for the same session, and starts nothing.
 pub async fn resume(
     handle: &Handle,
-    name: &str,
+    name: ToolName,
     arguments: Map<String, Value>,
     context: Context,
     session: SessionId,
-) -> Result<ToolCall, NotCalled> {
+) -> Result<ToolCall, BadInput> {
     let standby = context.standby;
-    if name == "terminal_session" {
-        let action = terminal::read(arguments, &context, handle)?;
-        return Ok(ToolCall::perform(handle, action.joining(session), context));
-    }
-    let kind = command::Kind::of(name);
-    let (_, command) = command::read(kind, arguments, &context, handle)?;
+    let tool = match name {
+        ToolName::Command(tool) => tool,
+        ToolName::TerminalSession => {
+            let action = terminal::read(arguments, &context, handle).map_err(printable)?;
+            return Ok(ToolCall::perform(handle, action.joining(session), context));
+        }
+        ToolName::Timer(_) | ToolName::ReadMessages => {
+            return Err(BadInput::new(format!("{name} never returns to ask")));
+        }
+    };
+    let read = command::read(tool, arguments, &context, handle);
+    let (_, command) = read.map_err(printable)?;
     let mut request = command.join(session, &context);
     policy::show_held_question(handle, &context, &mut request);
-    let tool = Tool::Command(command);
+    let tool = EngineTool::Command(command);
     let caller = context.caller();
     let pending = handle.call(caller.clone(), request, None).await;
     let call = EngineCall::new(handle, pending, tool, standby);
@@ -522,7 +509,7 @@ impl ToolCall {
         let Some(caller) = self.reader.clone() else {
             return;
         };
-        let reads = matches!(&self.execution, Execution::Engine(call) if matches!(call.tool, Tool::ReadMessages(_)));
+        let reads = matches!(&self.execution, Execution::Engine(call) if matches!(call.tool, EngineTool::ReadMessages(_)));
         if reads || self.appended.is_some() || !self.handle.published().any_unread() {
             return;
         }
@@ -562,7 +549,7 @@ impl EngineCall {
     fn new(
         handle: &Handle,
         pending: PendingCall,
-        tool: Tool,
+        tool: EngineTool,
         standby: Option<Millis>,
     ) -> Box<Self> {
         Box::new(EngineCall {
@@ -581,7 +568,7 @@ impl EngineCall {
                 CallStep::Done(outcome) => {
                     // Another machine has told a message of this answer: what is left is read.
                     if let Outcome::Refused(Refusal::ChangedElsewhere(_)) = &outcome
-                        && let Tool::ReadMessages(read) = &mut self.tool
+                        && let EngineTool::ReadMessages(read) = &mut self.tool
                         && let Some((caller, request)) = read.again()
                     {
                         self.pending = self.handle.call(caller, request, None).await;
@@ -605,19 +592,19 @@ impl EngineCall {
 
     async fn result(&self, outcome: Outcome) -> (ToolResult, Option<OpenRecord>) {
         let result = match (&self.tool, outcome) {
-            (Tool::Timer(timer), outcome) => timer.result(&self.handle, outcome).await,
+            (EngineTool::Timer(timer), outcome) => timer.result(&self.handle, outcome).await,
             (_, Outcome::Refused(refusal)) => refused(&refusal),
-            (Tool::Command(command), Outcome::NotStarted(session, question, why)) => {
-                let tool = command.kind.name();
+            (EngineTool::Command(command), Outcome::NotStarted(session, question, why)) => {
+                let tool = command.tool;
                 not_started(&self.handle, tool, session, question, &why)
             }
-            (Tool::Command(command), outcome) => {
+            (EngineTool::Command(command), outcome) => {
                 return command.result(&self.handle, outcome, self.standby).await;
             }
-            (Tool::ReadMessages(read), Outcome::Messages(messages, more)) => {
+            (EngineTool::ReadMessages(read), Outcome::Messages(messages, more)) => {
                 read.result(&self.handle, &messages, more).await
             }
-            (Tool::ReadMessages(_), _) => {
+            (EngineTool::ReadMessages(_), _) => {
                 ToolResult::error(ErrorCode::Fault, "the messages cannot be read".into())
             }
         };
@@ -626,7 +613,7 @@ impl EngineCall {
 
     /// Subjects that the result of the outcome reports.
     async fn reported_subjects(&self, result: &ToolResult) -> Vec<About> {
-        if let Tool::Timer(tool) = &self.tool {
+        if let EngineTool::Timer(tool) = &self.tool {
             return tool.reported_subjects(&self.handle, result).await;
         }
         match &self.outcome {

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use abide_api::{
-    AuditLine, ErrorCode, Id, NotStartedResult, NotStartedStatus, ToolOutput, ToolResult,
+    AuditLine, CommandTool, ErrorCode, Id, NotStartedResult, NotStartedStatus, ToolOutput,
+    ToolResult,
 };
 use abide_core::held::{Approval, NotStarted};
 use abide_core::policy::{Action, Choice, Offer, Reason};
@@ -298,7 +299,7 @@ fn not_started_result(
 /// Result of a call whose command was not started. `tool` is the tool that can wait for it.
 pub(crate) fn not_started(
     handle: &Handle,
-    tool: &str,
+    tool: CommandTool,
     session: SessionId,
     question: QuestionId,
     why: &NotStarted,
@@ -332,7 +333,13 @@ pub(crate) fn not_started(
     })
 }
 
-fn held_text(handle: &Handle, tool: &str, session: SessionId, question: QuestionId) -> String {
+fn held_text(
+    handle: &Handle,
+    tool: CommandTool,
+    session: SessionId,
+    question: QuestionId,
+) -> String {
+    let tool = tool.as_str();
     let view = handle.published().question(question);
     let approval = view.as_ref().and_then(|view| view.state.held());
     let reason = approval.map_or_else(

@@ -8,7 +8,8 @@ use abide_api::arguments::{
     FilledText, PauseTimerArgs, ReadTimerArgs, Text, TimerActionArgs, TimerArgs,
 };
 use abide_api::{
-    ErrorCode, ReadTimerResult, TimerList, TimerResult, TimerStatus, ToolOutput, ToolResult,
+    ErrorCode, ReadTimerResult, TimerList, TimerResult, TimerStatus, TimerTool, ToolOutput,
+    ToolResult,
 };
 use abide_core::message::About;
 use abide_core::timer::{Act, Create, Kind, Request, Status, Timer, Why};
@@ -29,10 +30,12 @@ pub(crate) use presentation::{fields, row_fields, row_fields_now};
 const TEXT_LIMIT: usize = 16 << 10;
 /// Limit on ended timers that `read_timer` lists.
 const ENDED_LISTED: usize = 100;
+/// Name of the whole arguments in an error.
+const PART: &str = "this tool";
 
 /// Arguments that the result depends on.
-pub(super) struct TimerTool {
-    call: TimerCall,
+pub(super) struct TimerCall {
+    kind: CallKind,
     /// Agent whose timers are visible. `None`: a person, who sees all.
     agent: Option<Agent>,
     /// The client's own limit, if it is shorter than the requested standby.
@@ -65,7 +68,7 @@ impl CompletionChannel {
     }
 }
 
-enum TimerCall {
+enum CallKind {
     Timer,
     Read,
     List {
@@ -79,18 +82,17 @@ enum TimerCall {
 }
 
 pub(super) async fn read(
-    name: &str,
+    tool: TimerTool,
     arguments: Map<String, Value>,
     context: &Context,
     handle: &Handle,
     agent: Option<Agent>,
     channel: CompletionChannel,
-) -> Result<(Request, TimerTool), BadInput> {
-    let part = "this tool";
-    let (mut request, call) = match name {
-        "timer" => {
-            let (mut request, call) =
-                wait(TimerArgs::read(arguments, part)?, context, handle).await?;
+) -> Result<(Request, TimerCall), BadInput> {
+    let (mut request, kind) = match tool {
+        TimerTool::Timer => {
+            let (mut request, kind) =
+                wait(TimerArgs::read(arguments, PART)?, context, handle).await?;
             if let Request::Continue {
                 timer,
                 remaining: remaining @ Some(_),
@@ -101,31 +103,23 @@ pub(super) async fn read(
                 // The daemon that set the remaining time died before it could answer.
                 *remaining = None;
             }
-            (request, call)
+            (request, kind)
         }
-        "read_timer" => look(ReadTimerArgs::read(arguments, part)?),
-        "pause_timer" => {
-            let args = PauseTimerArgs::read(arguments, part)?;
-            let (timer, reason) = (args.timer_id, args.reason);
-            let time = || {
-                args.pause_duration.map(|time| time.0).ok_or_else(|| {
-                    BadInput::about(
-                        "pause_duration",
-                        "is required and must be a number of seconds above 0; got nothing.",
-                    )
-                })
-            };
-            act(|| time().map(Act::Pause), timer, reason, context, handle).await?
+        TimerTool::Read => look(ReadTimerArgs::read(arguments, PART)?),
+        TimerTool::Pause => {
+            let args = PauseTimerArgs::read(arguments, PART)?;
+            let time = args.pause_duration.ok_or_else(|| {
+                BadInput::about(
+                    "pause_duration",
+                    "is required and must be a number of seconds above 0; got nothing.",
+                )
+            });
+            let pause = time.map(|time| Act::Pause(time.0));
+            act(pause, args.timer_id, args.reason, context, handle).await?
         }
-        _ => {
-            let args = TimerActionArgs::read(arguments, part)?;
-            let action = match name {
-                "stop_timer" => Act::Stop,
-                "cancel_timer" => Act::Cancel,
-                _ => Act::Resume,
-            };
-            act(|| Ok(action), args.timer_id, args.reason, context, handle).await?
-        }
+        TimerTool::Stop => simple_act(Act::Stop, arguments, context, handle).await?,
+        TimerTool::Cancel => simple_act(Act::Cancel, arguments, context, handle).await?,
+        TimerTool::Resume => simple_act(Act::Resume, arguments, context, handle).await?,
     };
     let client_limit = match &request {
         Request::Create(Create {
@@ -144,8 +138,8 @@ pub(super) async fn read(
         }
         _ => None,
     };
-    let tool = TimerTool {
-        call,
+    let call = TimerCall {
+        kind,
         agent,
         client_limit,
         channel,
@@ -164,10 +158,10 @@ pub(super) async fn read(
         *standby = standby.map(|standby| context.left_of(standby));
         *client_limit = client_limit.map(|limit| context.left_of(limit));
     }
-    Ok((request, tool))
+    Ok((request, call))
 }
 
-type Read = Result<(Request, TimerCall), BadInput>;
+type Read = Result<(Request, CallKind), BadInput>;
 
 async fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
     let text = |given: Option<Text>| given.map(|text| text.0);
@@ -196,7 +190,7 @@ async fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
                     client_limit: context.standby,
                     key: request_key(context),
                 };
-                (request, TimerCall::Timer)
+                (request, CallKind::Timer)
             }
         });
     }
@@ -249,7 +243,7 @@ async fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
         detach: false,
         key,
     };
-    Ok((Request::Create(new), TimerCall::Timer))
+    Ok((Request::Create(new), CallKind::Timer))
 }
 
 /// Two texts without those that are empty. If the only one is empty, it stays, so that it can be named.
@@ -282,7 +276,7 @@ fn checked(field: &str, text: String) -> Result<String, BadInput> {
     Ok(text)
 }
 
-fn look(args: ReadTimerArgs) -> (Request, TimerCall) {
+fn look(args: ReadTimerArgs) -> (Request, CallKind) {
     let ended = args.include_ended.unwrap_or_default();
     match args.timer_id.map(|text| text.0) {
         None => {
@@ -291,17 +285,29 @@ fn look(args: ReadTimerArgs) -> (Request, TimerCall) {
                 after: None,
                 most: limit::TIMERS_LISTED,
             };
-            (list, TimerCall::List { ended })
+            (list, CallKind::List { ended })
         }
         Some(given) => match given.trim().parse() {
-            Ok(timer) => (Request::Read { asks: true, timer }, TimerCall::Read),
+            Ok(timer) => (Request::Read { asks: true, timer }, CallKind::Read),
             Err(_) => no_such(given),
         },
     }
 }
 
+/// Act that has no arguments but the timer and the reason.
+async fn simple_act(
+    action: Act,
+    arguments: Map<String, Value>,
+    context: &Context,
+    handle: &Handle,
+) -> Read {
+    let args = TimerActionArgs::read(arguments, PART)?;
+    act(Ok(action), args.timer_id, args.reason, context, handle).await
+}
+
+/// Act on a timer. Of several errors, that of the timer's id is reported.
 async fn act(
-    act: impl FnOnce() -> Result<Act, BadInput>,
+    act: Result<Act, BadInput>,
     timer: Option<Text>,
     reason: Option<FilledText>,
     context: &Context,
@@ -309,7 +315,7 @@ async fn act(
 ) -> Read {
     let Text(given) = timer
         .ok_or_else(|| BadInput::about("timer_id", "is required and must be text; got nothing."))?;
-    let act = act()?;
+    let act = act?;
     let reason = reason.map(|reason| checked("reason", reason.0));
     let reason = reason.transpose()?;
     Ok(match given.trim().parse() {
@@ -317,7 +323,7 @@ async fn act(
         Ok(timer) => {
             if was_done(handle, timer, context).await {
                 // The daemon that performed the action died before it could answer.
-                return Ok((Request::Read { asks: false, timer }, TimerCall::Done(act)));
+                return Ok((Request::Read { asks: false, timer }, CallKind::Done(act)));
             }
             let request = Request::Act {
                 timer,
@@ -325,7 +331,7 @@ async fn act(
                 stop_reason: reason.map(Into::into),
                 key: request_key(context),
             };
-            (request, TimerCall::Act)
+            (request, CallKind::Act)
         }
     })
 }
@@ -344,16 +350,16 @@ async fn was_done(handle: &Handle, timer: TimerId, context: &Context) -> bool {
     acted.as_ref() == Some(key)
 }
 
-fn no_such(given: String) -> (Request, TimerCall) {
+fn no_such(given: String) -> (Request, CallKind) {
     let list = Request::List {
         asks: false,
         after: None,
         most: limit::TIMERS_LISTED,
     };
-    (list, TimerCall::NoSuch(given))
+    (list, CallKind::NoSuch(given))
 }
 
-impl TimerTool {
+impl TimerCall {
     pub(super) async fn result(&self, handle: &Handle, outcome: Outcome) -> ToolResult {
         match outcome {
             Outcome::Timer(timer, why) => self.timer_result(handle, &timer, why).await,
@@ -372,8 +378,8 @@ impl TimerTool {
         let reason = purpose(row.as_ref());
         let id = timer.id;
         // The action was performed before; the answer is the same as it would have been then.
-        let why = match self.call {
-            TimerCall::Done(act) => Why::Done(act),
+        let why = match self.kind {
+            CallKind::Done(act) => Why::Done(act),
             _ => why,
         };
         let progress = progress(timer);
@@ -382,8 +388,8 @@ impl TimerTool {
         let last_look = (output.timer.last_look.as_ref())
             .map(|saw| format!("\nLast check: {saw}"))
             .unwrap_or_default();
-        let pause = match self.call {
-            TimerCall::Read => until_resumed(&output.timer, self.channel),
+        let pause = match self.kind {
+            CallKind::Read => until_resumed(&output.timer, self.channel),
             _ => String::new(),
         };
         let cut = self.client_limit.map(super::report::cut_at);
@@ -421,15 +427,15 @@ impl TimerTool {
 
     /// Result about one timer.
     fn one(&self, text: String, output: TimerResult) -> ToolResult {
-        let output = match self.call {
-            TimerCall::Read => ToolOutput::ReadTimer(ReadTimerResult::One(Box::new(output))),
+        let output = match self.kind {
+            CallKind::Read => ToolOutput::ReadTimer(ReadTimerResult::One(Box::new(output))),
             _ => ToolOutput::Timer(Box::new(output)),
         };
         ToolResult::new(text, output)
     }
 
     async fn list(&self, handle: &Handle, timers: &[Timer]) -> ToolResult {
-        if let TimerCall::NoSuch(given) = &self.call {
+        if let CallKind::NoSuch(given) = &self.kind {
             let known: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
             let (known, more) = known.split_at(known.len().min(limit::IDS_LISTED));
             let given = super::args::shown_text(given);
@@ -471,7 +477,7 @@ impl TimerTool {
             lines.push(row_line(&row));
             list.push(row_fields_now(handle, &row));
         }
-        if let TimerCall::List { ended: true } = self.call {
+        if let CallKind::List { ended: true } = self.kind {
             let which = EndedQuery {
                 agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
                 limit: ENDED_LISTED,
@@ -509,10 +515,10 @@ impl TimerTool {
     ) -> TimerResult {
         let id = timer.timer_id.0;
         timer.last_look = handle.prober().last_seen(id).filter(|saw| !saw.is_empty());
-        if matches!(self.call, TimerCall::Read) {
+        if matches!(self.kind, CallKind::Read) {
             timer.changes = changes(handle, id).await;
         }
-        let why = why.filter(|_| matches!(self.call, TimerCall::Timer));
+        let why = why.filter(|_| matches!(self.kind, CallKind::Timer));
         let standby = timer.timeout_duration.0;
         TimerResult {
             timer,
@@ -531,9 +537,9 @@ impl TimerTool {
         handle: &Handle,
         result: &ToolResult,
     ) -> Vec<About> {
-        let timer = match (&self.call, &result.output) {
-            (TimerCall::Timer, ToolOutput::Timer(result))
-            | (TimerCall::Read, ToolOutput::ReadTimer(ReadTimerResult::One(result))) => {
+        let timer = match (&self.kind, &result.output) {
+            (CallKind::Timer, ToolOutput::Timer(result))
+            | (CallKind::Read, ToolOutput::ReadTimer(ReadTimerResult::One(result))) => {
                 &result.timer
             }
             _ => return Vec::new(),

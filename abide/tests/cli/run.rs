@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use abide_session::proc;
+use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{Abide, RunningCommand, feed, text, wait_for_line};
@@ -220,6 +222,50 @@ fn unacknowledged_input_is_written_once_after_a_restart() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(text(&output.stdout), "once\n");
+}
+
+#[test]
+fn input_reaches_the_command_that_only_the_next_daemon_starts() {
+    let abide = Abide::new();
+    assert!(abide.output(["run", "--", "true"]).status.success());
+    // The keepers that wait for a command. None is added while the fork server is stopped.
+    let fork_server = proc::children(abide.pid())[0];
+    let mut stopped = vec![fork_server];
+    send(fork_server, Signal::STOP);
+    while !is_stopped(fork_server) {}
+    for keeper in proc::children(fork_server) {
+        send(keeper, Signal::STOP);
+        stopped.push(keeper);
+    }
+    let mut child = abide
+        .command(["run", "--", "cat"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"once\n").unwrap();
+    // It is read when the session is known, and then sent to it.
+    while ioctl_fionread(&input).unwrap() > 0 {
+        assert!(child.try_wait().unwrap().is_none(), "a keeper was free");
+    }
+    drop(input);
+    abide.kill_daemon();
+    for pid in stopped {
+        send(pid, Signal::CONT);
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(text(&output.stdout), "once\n");
+}
+
+fn send(pid: i32, signal: Signal) {
+    // A process that has ended meanwhile needs no signal.
+    let _ = kill_process(Pid::from_raw(pid).expect("a pid"), signal);
+}
+
+fn is_stopped(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.contains(") T ")
 }
 
 #[test]

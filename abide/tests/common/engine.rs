@@ -3,8 +3,9 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
-use abide::tools::{self, Context, NotCalled, ToolCall};
+use abide::tools::{self, Context, ToolCall};
 use abide_api::ToolResult;
+use abide_api::arguments::BadInput;
 use abide_core::{Agent, Asking, Millis};
 use abide_engine::config::{Config, Paths};
 use abide_engine::{Handle, Runtime};
@@ -44,10 +45,11 @@ impl Engine {
         tool: &str,
         arguments: Value,
         context: Context,
-    ) -> Result<ToolCall, NotCalled> {
+    ) -> Result<ToolCall, BadInput> {
         let Value::Object(arguments) = arguments else {
             panic!("arguments are an object")
         };
+        let tool = tool.parse().expect("the name of a tool");
         tools::begin(&self.handle, tool, arguments, context).await
     }
 

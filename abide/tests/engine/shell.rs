@@ -1,6 +1,7 @@
 //! `shell` as its description specifies it.
 
 use abide::tools::{self, Context};
+use abide_api::{CommandTool, ToolName};
 use abide_engine::config::Config;
 use serde_json::{Value, json};
 
@@ -406,15 +407,6 @@ fn s8_invalid_arguments_are_refused_with_one_sentence() {
 }
 
 #[test]
-fn error_of_an_unknown_tool_lists_the_tools() {
-    with_engine(async |engine| {
-        let refused = engine.refused("shel", json!({})).await;
-        assert!(refused.contains("there is no tool 'shel'"), "{refused}");
-        assert!(refused.contains("execute_command"), "{refused}");
-    });
-}
-
-#[test]
 fn call_is_answered_before_the_clients_limit_and_keeps_its_deadline() {
     with_engine(async |engine| {
         let mark = format!("9{}", std::process::id());
@@ -593,9 +585,8 @@ fn commands_run_in_bash_where_it_is_installed() {
         let command = "[[ a == a ]] && list=(x y z) && echo ${#list[@]}";
         let ran = engine.call("shell", json!({"command": command})).await;
         assert!(ran.text.contains("STDOUT:\n3\n"), "{}", ran.text);
-        let tools = [tools::named("shell"), tools::named("execute_command")];
-        for tool in tools.into_iter().flatten() {
-            let description = tool.description();
+        for tool in [CommandTool::Shell, CommandTool::Execute] {
+            let description = tools::of(ToolName::Command(tool)).description();
             assert!(description.ends_with("Runs in bash."), "{description}");
         }
     });

@@ -72,4 +72,6 @@ pub use timer::{
     CompletedBy, ReadTimerResult, Timer, TimerChange, TimerDay, TimerDetails, TimerIds, TimerList,
     TimerMade, TimerPage, TimerResult, TimerStats, TimerStatus, TimerType, Waited,
 };
-pub use tool::{Nothing, Object, PublishedTool, PublishedTools};
+pub use tool::{
+    CommandTool, Nothing, Object, PublishedTool, PublishedTools, TimerTool, ToolName, UnknownTool,
+};

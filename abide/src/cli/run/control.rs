@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::input;
@@ -42,7 +42,10 @@ pub struct RunControl {
     keys: Option<mpsc::Sender<Bytes>>,
     source: Option<input::Source>,
     input_task: Option<JoinHandle<()>>,
+    /// Id of the session, once the command is accepted.
     session: Option<String>,
+    /// The same id for the task that forwards the input.
+    input_session: watch::Sender<String>,
     interrupts: u32,
     /// Number of consecutive Ctrl-C bytes, while keys go to the command.
     ctrl_c_count: usize,
@@ -106,6 +109,7 @@ impl RunControl {
             source,
             input_task: None,
             session: None,
+            input_session: watch::Sender::default(),
             interrupts: 0,
             ctrl_c_count: 0,
             interrupted_at_prompt: false,
@@ -115,16 +119,22 @@ impl RunControl {
     }
 
     /// Records the session id. Input starts to flow, and an interrupt that came before is forwarded now.
-    /// Each later connection names the same session again.
+    /// Each later connection names the same session again, or a new one if the command has never been started.
     pub fn accepted(&mut self, facts: &Value) {
         let Some(id) = facts["session_id"].as_str() else {
             return;
         };
+        self.input_session.send_if_modified(|known| {
+            let is_new = known != id;
+            id.clone_into(known);
+            is_new
+        });
         if self.session.replace(id.to_owned()).is_some() {
             return;
         }
         if let Some(source) = self.source.take() {
-            let forwarded = input::forward(self.client.clone(), id.to_owned(), source);
+            let session = self.input_session.subscribe();
+            let forwarded = input::forward(self.client.clone(), session, source);
             // A session that does not take its input any more has ended, which its output tells.
             self.input_task = Some(tokio::spawn(async move { drop(forwarded.await) }));
         }

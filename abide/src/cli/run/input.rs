@@ -2,8 +2,9 @@
 
 use std::io::Read;
 
+use axum::http::StatusCode;
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::cli::client::{Client, ClientError};
 
@@ -18,22 +19,28 @@ pub enum Source {
     Keys(mpsc::Receiver<Bytes>),
 }
 
-/// Forwards input until it ends or the session no longer accepts it.
-pub async fn forward(client: Client, session: String, source: Source) -> Result<(), ClientError> {
+/// Forwards input until it ends or the session no longer accepts it. If a daemon dies before it has started the command,
+/// the next one starts it in another session; `session` is then set to its id.
+pub async fn forward(
+    client: Client,
+    mut session: watch::Receiver<String>,
+    source: Source,
+) -> Result<(), ClientError> {
     match source {
-        Source::Stdin => forward_stdin(&client, &session).await,
-        Source::Keys(keys) => forward_keys(&client, &session, keys).await,
-    }
-}
-
-async fn forward_stdin(client: &Client, session: &str) -> Result<(), ClientError> {
-    loop {
-        let chunk = tokio::task::spawn_blocking(read).await;
-        let chunk = chunk.unwrap_or_default();
-        let last = chunk.is_empty();
-        send(client, session, chunk, last).await?;
-        if last {
-            return Ok(());
+        Source::Stdin => loop {
+            let chunk = tokio::task::spawn_blocking(read).await;
+            let chunk = chunk.unwrap_or_default();
+            let last = chunk.is_empty();
+            send(&client, &mut session, chunk, last).await?;
+            if last {
+                return Ok(());
+            }
+        },
+        Source::Keys(mut keys) => {
+            while let Some(typed) = keys.recv().await {
+                send(&client, &mut session, typed, false).await?;
+            }
+            Ok(())
         }
     }
 }
@@ -51,18 +58,21 @@ fn read() -> Bytes {
     Bytes::from(chunk)
 }
 
-async fn forward_keys(
+async fn send(
     client: &Client,
-    session: &str,
-    mut keys: mpsc::Receiver<Bytes>,
+    session: &mut watch::Receiver<String>,
+    chunk: Bytes,
+    last: bool,
 ) -> Result<(), ClientError> {
-    while let Some(typed) = keys.recv().await {
-        send(client, session, typed, false).await?;
+    loop {
+        let id = session.borrow_and_update().clone();
+        let path = format!("/v1/sessions/{id}/input?eof={last}");
+        match client.post_bytes(&path, chunk.clone()).await {
+            Err(ClientError::Refused {
+                status: StatusCode::NOT_FOUND,
+                ..
+            }) if session.changed().await.is_ok() => {}
+            sent => return sent.map(drop),
+        }
     }
-    Ok(())
-}
-
-async fn send(client: &Client, session: &str, chunk: Bytes, last: bool) -> Result<(), ClientError> {
-    let path = format!("/v1/sessions/{session}/input?eof={last}");
-    client.post_bytes(&path, chunk).await.map(drop)
 }

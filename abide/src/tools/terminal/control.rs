@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use abide_api::ActionResult;
 use abide_api::arguments::{LimitArgs, ResizeArgs};
+use abide_api::{ActionResult, ToolName};
 use abide_core::request::Caller;
 use abide_core::session::{End, Phase};
 use abide_core::{Millis, Outcome, Request, SessionId};
@@ -243,13 +243,13 @@ impl ActionRunner {
 pub(crate) const OWN_LIMITS: &str = "a command cannot change its own limits";
 
 /// Id of the session whose limits a call would move; `None` for all other calls.
-pub(crate) fn session_of_limit_change<'a>(
-    tool: &str,
-    arguments: &'a Map<String, Value>,
-) -> Option<&'a str> {
+pub(crate) fn session_of_limit_change(
+    tool: ToolName,
+    arguments: &Map<String, Value>,
+) -> Option<&str> {
     let action = arguments.get("action").and_then(Value::as_str);
     match (tool, action) {
-        ("terminal_session", Some("extend")) => arguments.get("session_id")?.as_str(),
+        (ToolName::TerminalSession, Some("extend")) => arguments.get("session_id")?.as_str(),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use abide_api::arguments::{Cols, Rows, StartArgs};
-use abide_api::{ActionResult, ErrorCode};
+use abide_api::{ActionResult, CommandTool, ErrorCode};
 use abide_core::terminal_wait::TerminalWait;
 use abide_core::wait::Asking;
 use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
@@ -141,7 +141,7 @@ impl ActionRunner {
         let pending = self.handle.call(caller, request, launch).await;
         let outcome = self.started(pending).await.ok_or(ActionError::Stopping)?;
         if let Outcome::NotStarted(session, question, why) = &outcome {
-            let tool = "execute_command";
+            let tool = CommandTool::Execute;
             let held = policy::not_started(&self.handle, tool, *session, *question, why);
             return Ok(held.into());
         }

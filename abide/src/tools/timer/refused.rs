@@ -9,10 +9,10 @@ use abide_engine::store::EndedQuery;
 use abide_engine::text::{timer_completion, timer_not_found};
 
 use super::presentation::{done_before, fields, pause_left, purpose, row_fields, why_stopped};
-use super::{TimerCall, TimerTool};
+use super::{CallKind, TimerCall};
 use crate::tools::refused;
 
-impl TimerTool {
+impl TimerCall {
     /// Result of a refused request. A timer that is no longer in memory may still be in the database: then the request
     /// is answered from there.
     pub(super) async fn refusal_result(
@@ -25,15 +25,15 @@ impl TimerTool {
             && self.agent.as_ref().is_none_or(|me| row.agent == *me.0)
             && row.ended.is_some()
         {
-            if matches!(self.call, TimerCall::Act) {
+            if matches!(self.kind, CallKind::Act) {
                 let sentence = format!(
                     "Timer '{}' is {}: nothing can be done to it any more",
                     row.id, row.status
                 );
                 return ToolResult::error(ErrorCode::Conflict, sentence);
             }
-            let text = match (&self.call, &row.completed_by) {
-                (TimerCall::Done(act), _) => done_before(handle, *act, &row, self.channel).await,
+            let text = match (&self.kind, &row.completed_by) {
+                (CallKind::Done(act), _) => done_before(handle, *act, &row, self.channel).await,
                 (_, Some(_)) => timer_completion(&row),
                 (_, None) => format!(
                     "Timer '{}' is {}.{}{}",
