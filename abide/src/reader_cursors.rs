@@ -2,12 +2,12 @@
 //!
 //! A connected client is a reader of its own: what other connected clients have read is still unread for it. A client
 //! that connects later continues where clients that are gone had read to, because it may be the same program, started
-//! again. An MCP session over HTTP is a reader too. All other callers of an agent share one cursor.
+//! again. A conversation without a connection is a reader too. All other callers of an agent share one cursor.
 //!
 //! A cursor is stored when the answer has left the daemon, and the daemon may die before the client has the answer. So
 //! the starting position of each client's last request is stored too: a replayed request reads the same output again.
 
-use super::mcp::{HTTP_SESSION, front_of};
+use super::mcp::front_of;
 use super::unread_lines::Cursor;
 use abide_session::daemon_record::Cursors;
 
@@ -21,8 +21,8 @@ const READER_LIMIT: usize = 32;
 pub struct SessionReader<'a> {
     /// Connection of the client, if the caller has one.
     pub client: Option<&'a str>,
-    /// HTTP session of the caller, if it has one instead of a connection.
-    pub session: Option<&'a str>,
+    /// Conversation of a caller that has no connection.
+    pub conversation: Option<&'a str>,
     /// Open connections of the agent.
     pub connected: &'a [String],
     /// Idempotency key of the reading request, if the request may be replayed.
@@ -74,7 +74,7 @@ impl SessionReader<'_> {
     }
 
     fn name(&self) -> &str {
-        self.client.or(self.session).unwrap_or(CALLERS)
+        self.client.or(self.conversation).unwrap_or(CALLERS)
     }
 }
 
@@ -101,9 +101,9 @@ impl Positions {
 
     /// Furthest cursor of the clients that are no longer connected.
     fn furthest_of_gone(&self, connected: &[String]) -> Option<Cursor> {
-        // The end of an HTTP session is not always told.
+        // Names of conversations contain a colon. That a conversation is over is not always told.
         let gone = self.0.iter().filter(|(name, _)| {
-            is_client(name) && !name.starts_with(HTTP_SESSION) && !connected.contains(name)
+            is_client(name) && !name.contains(':') && !connected.contains(name)
         });
         gone.map(|(_, cursor)| *cursor)
             .max_by_key(|cursor| cursor.offset())
@@ -122,7 +122,7 @@ impl Positions {
     }
 }
 
-/// True for the name of a client or HTTP session, which is neither that of all other callers nor a request.
+/// True for the name of a client or conversation, which is neither that of all other callers nor a request.
 fn is_client(name: &str) -> bool {
     name != CALLERS && front_of(name).is_none()
 }
@@ -134,7 +134,7 @@ mod tests {
     fn client<'a>(name: &'a str, connected: &'a [String]) -> SessionReader<'a> {
         SessionReader {
             client: Some(name),
-            session: None,
+            conversation: None,
             connected,
             request: None,
         }
@@ -147,12 +147,12 @@ mod tests {
         let (a, b) = (client("a", &both), client("b", &both));
         let caller = SessionReader {
             client: None,
-            session: None,
+            conversation: None,
             connected: &both,
             request: None,
         };
         let over_http = SessionReader {
-            session: Some("http:1"),
+            conversation: Some("http:1"),
             ..caller
         };
         a.store(cursors, Cursor::at(5));

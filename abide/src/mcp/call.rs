@@ -561,10 +561,8 @@ impl WaitingCall<'_> {
         let waited = SystemClock.mono().since(self.began);
         let waited = Millis(waited.0.saturating_sub(self.shown_time.0));
         if let Some(reason) = self.cx.request.clone().reason() {
-            let interrupted = !cancellation::is_timeout(reason, waited);
             self.withdraw_all();
-            if interrupted {
-                self.call.interrupt();
+            if !cancellation::is_timeout(reason, waited) && self.call.interrupt() {
                 tokio::spawn(self.call.result_only());
             }
         }

@@ -15,6 +15,9 @@ const TIMEOUT_PHRASES: [&str; 6] = [
     "-32001",
 ];
 
+/// Phrases that name a person, whatever else the reason says.
+const PERSON_PHRASES: [&str; 2] = ["by user", "by the user"];
+
 /// Phrases that do not tell a timeout from an interruption. The Rust library sends the first for any dropped
 /// call; Codex 0.166 sends the second both when a person interrupts and when its timeout expires.
 const AMBIGUOUS_PHRASES: [&str; 2] = ["abandoned by the caller", "response future dropped"];
@@ -29,6 +32,9 @@ pub fn is_timeout(reason: Option<&str>, waited: Millis) -> bool {
     let Some(reason) = reason.map(str::to_lowercase) else {
         return false;
     };
+    if PERSON_PHRASES.iter().any(|phrase| reason.contains(phrase)) {
+        return false;
+    }
     if TIMEOUT_PHRASES.iter().any(|phrase| reason.contains(phrase)) {
         return true;
     }
@@ -62,6 +68,7 @@ mod tests {
             (Some("AbortError: This operation was aborted"), false),
             (Some("caller cancelled"), false),
             (Some("User requested cancellation"), false),
+            (Some("cancelled by the user before the timeout"), false),
             (Some("request abandoned by the caller"), false),
             (Some("MCP response future dropped"), false),
         ] {

@@ -55,7 +55,7 @@ pub struct Http {
 }
 
 /// Beginning of the name of a conversation that is an HTTP session.
-pub(crate) const HTTP_SESSION: &str = "http:";
+const HTTP_SESSION: &str = "http:";
 
 impl Http {
     /// Daemon that answers.

@@ -46,7 +46,6 @@ mod stdio;
 
 pub(crate) use client::front_of;
 pub use front::front;
-pub(crate) use http::HTTP_SESSION;
 pub use http::Http;
 pub use seal::Seal;
 pub use server::{Origin, Transport, tool_list};

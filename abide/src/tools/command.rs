@@ -3,6 +3,7 @@
 
 use abide_api::arguments::{AnyText, CommandArgs, ExecuteCommandArgs, ShellArgs};
 use abide_api::{CommandTool, ErrorCode, ToolResult};
+use abide_core::session::Phase;
 use abide_core::wait::Asking;
 use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
 use abide_engine::config::NetworkMode;
@@ -25,7 +26,7 @@ pub(super) struct Command {
     pub limit: Millis,
     pub output: OutputLimits,
     /// The call waits again for a session.
-    joined: bool,
+    pub joined: bool,
     /// The call waits again for a session and names a limit, which it does not move.
     limit_ignored: bool,
     /// Connections of the command may wait for a person.
@@ -222,13 +223,14 @@ impl Command {
         let Some(view) = report::session_of(handle, &outcome) else {
             return (report::vanished(), None);
         };
-        let returns_early = matches!(outcome, Outcome::Running(..));
+        let goes_on = matches!(outcome, Outcome::Running(..))
+            || matches!(view.state.phase, Phase::Leftover { .. });
         // A call that starts a command and sees its end returns everything. The record is
         // opened only for calls that share the output with others.
-        let record = (self.joined || returns_early).then(|| handle.daemon_record(view.id));
+        let record = (self.joined || goes_on).then(|| handle.daemon_record(view.id));
         let from = record.as_ref().filter(|_| self.joined);
         let from = from.map(|record| self.position.read(handle, &view, record));
-        let mut part = Part::since(&view, from.unwrap_or_default());
+        let mut part = Part::since(&view, from);
         let facts = ResultFacts {
             handle,
             view: &view,

@@ -47,6 +47,9 @@ pub(super) async fn result(
         _ => None,
     };
     let mut session = report::summary(view, why.is_some());
+    if command.joined {
+        report::recount_output(view, &mut session);
+    }
     let activity = match why {
         Some(_) => report::current_activity(facts.handle, view),
         None => None,

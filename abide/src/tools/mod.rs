@@ -529,10 +529,15 @@ impl ToolCall {
         Receipt(self)
     }
 
-    /// Interrupts the command on behalf of a person. A call that runs as a future is simply dropped.
-    pub fn interrupt(&self) {
-        if let Execution::Engine(call) = &self.execution {
-            call.pending.interrupt();
+    /// Interrupts the command on behalf of a person; its end is the result. `false`: the call is not about the end of a
+    /// command. It is to be dropped, since a result that nobody gets would count as read.
+    pub fn interrupt(&self) -> bool {
+        match &self.execution {
+            Execution::Engine(call) if matches!(call.tool, EngineTool::Command(_)) => {
+                call.pending.interrupt();
+                true
+            }
+            Execution::Engine(_) | Execution::Future(_) => false,
         }
     }
 

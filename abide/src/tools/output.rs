@@ -53,7 +53,7 @@ fn unreadable<const N: usize>(fault: io::Error) -> [Output; N] {
     })
 }
 
-/// Part of a session's output: everything from a cursor up to now, or up to the end of the command.
+/// Part of a session's output.
 pub(super) struct Part {
     reading: Reading,
     pty: bool,
@@ -62,11 +62,16 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Output behind the cursor.
-    pub fn since(view: &SessionView, from: Cursor) -> Self {
+    /// Output after a cursor, with what background processes of the command have written since its end. Without a
+    /// cursor, the output of the command itself.
+    pub fn since(view: &SessionView, from: Option<Cursor>) -> Self {
         let log = Log::open(&view.folder).with_written(view.bytes());
         let ending = view.ending();
-        let end = ending.map_or_else(|| Ok(log.extent()?.0), |ending| Ok(ending.bytes));
+        let end = match (ending, from) {
+            (Some(ending), None) => Ok(ending.bytes),
+            _ => log.extent().map(|(end, _)| end),
+        };
+        let from = from.unwrap_or_default();
         let (end, fault) = end.map_or_else(|fault| (0, Some(fault)), |end| (end, None));
         Part {
             reading: Reading {

@@ -4,7 +4,6 @@ use abide_engine::{Handle, SessionView};
 use abide_session::daemon_record::OpenRecord;
 
 use super::Context;
-use crate::mcp::HTTP_SESSION;
 use crate::reader_cursors::SessionReader;
 use crate::unread_lines::Cursor;
 
@@ -12,18 +11,17 @@ use crate::unread_lines::Cursor;
 #[derive(Clone)]
 pub(super) struct CallerPosition {
     client: Option<String>,
-    /// HTTP session of an MCP client, which has no connection.
-    session: Option<String>,
+    /// Conversation of a caller that has no connection.
+    conversation: Option<String>,
     request: Option<String>,
 }
 
 impl CallerPosition {
     pub fn of(context: &Context) -> Self {
         let conversation = context.conversation.as_ref();
-        let session = conversation.filter(|name| name.0.starts_with(HTTP_SESSION));
         CallerPosition {
             client: context.client.clone(),
-            session: session.map(|name| name.0.to_string()),
+            conversation: conversation.map(|name| name.0.to_string()),
             request: context.request_key.clone(),
         }
     }
@@ -47,7 +45,7 @@ impl CallerPosition {
     fn reader<'a>(&'a self, connected: &'a [String]) -> SessionReader<'a> {
         SessionReader {
             client: self.client.as_deref(),
-            session: self.session.as_deref(),
+            conversation: self.conversation.as_deref(),
             connected,
             request: self.request.as_deref(),
         }

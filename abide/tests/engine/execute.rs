@@ -209,7 +209,7 @@ fn interruption_kills_the_tree() {
         let command = format!("echo before; setsid sleep {mark} & wait");
         let mut call = idle_after(&engine, &command, "before", 1.0).await;
         asked(&mut call).await;
-        call.interrupt();
+        assert!(call.interrupt());
         let result = call.result_only().await.expect("an answer");
         assert!(result.is_error());
         assert!(

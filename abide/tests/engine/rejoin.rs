@@ -150,6 +150,30 @@ fn read_output_continues_behind_the_output_of_a_call_that_was_handed_over() {
 }
 
 #[test]
+fn what_background_processes_write_is_new_to_a_call_that_rejoins() {
+    for (tool, empty) in [
+        ("shell", "STDOUT:\n\nSTDERR"),
+        ("execute_command", "[exited"),
+    ] {
+        with_engine(|engine| async move {
+            let go = engine.fifo("go");
+            let command = r"(cat go; echo la\te) & echo ear\ly";
+            let first = engine.call(tool, json!({"command": command})).await;
+            let rejoin = json!({"session_id": id(&first)});
+            let nothing = engine.call(tool, rejoin.clone()).await;
+            assert!(nothing.text.contains(empty), "{}", nothing.text);
+            assert!(!nothing.text.contains("early\n"), "{}", nothing.text);
+            std::fs::write(go, "").expect("the background process reads");
+            let mut told = engine.call(tool, rejoin.clone()).await;
+            while !told.text.contains("late\n") {
+                told = engine.call(tool, rejoin.clone()).await;
+            }
+            assert_eq!(told.to_fields()["bytes_total"], "early\nlate\n".len());
+        });
+    }
+}
+
+#[test]
 fn session_that_has_ended_is_rejoined_at_once() {
     with_engine(|engine| async move {
         for (tool, other) in TOOLS.iter().zip(TOOLS.iter().rev()) {

@@ -414,6 +414,25 @@ fn cancelled_call_withdraws_its_question() {
 }
 
 #[test]
+fn cancelled_read_leaves_the_output_unread() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let go = home.fifo("go");
+    let start = json!({"action": "start", "command": "cat go; exit 7", "pty": false});
+    let started = client.call("terminal_session", start);
+    let session = &started["structuredContent"]["session_id"];
+    let read = json!({"action": "read_output", "session_id": session, "timeout_seconds": 60, "until": "7"});
+    let waiting = client.begin("terminal_session", read.clone());
+    cancel(&mut client, waiting, &Value::Null);
+    // An answer to a later request: the daemon knows of the cancellation.
+    client.call("read_timer", json!({}));
+    std::fs::write(go, "late\n").expect("the command reads");
+    let result = client.call("terminal_session", read);
+    assert!(text(&result).contains("[stdout] late\n"), "{result}");
+    assert!(text(&result).contains("[exited with code 7"), "{result}");
+}
+
+#[test]
 fn call_is_answered_before_the_clients_timeout() {
     let home = Home::new();
     let env = [("ABIDE_CALL_LIMIT", "2")];

@@ -321,6 +321,19 @@ fn a_secret_that_was_given_is_not_shown() {
 }
 
 #[test]
+fn secret_that_goes_on_in_the_next_row_of_the_screen_is_masked() {
+    with_engine(|engine| async move {
+        let env = json!({"env": {"API_TOKEN": "correct-horse-battery"}, "cols": 40});
+        let command = r#"printf '%033d%s\nup\n' 0 "$API_TOKEN"; sleep 100"#;
+        let session = engine.start(command, env).await;
+        let seen = session.shows("up").await;
+        assert!(seen.text.contains("[masked"), "{}", seen.text);
+        assert!(!seen.text.contains("battery"), "{}", seen.text);
+        session.kill().await;
+    });
+}
+
+#[test]
 fn secret_in_the_title_of_a_terminal_is_masked() {
     with_engine(|engine| async move {
         let env = json!({"env": {"API_TOKEN": "correct-horse-battery"}});

@@ -103,7 +103,17 @@ impl ActionRunner {
             false => self.activity(&view),
         };
         let ended = (!found.full && !view.is_running()).then_some(view.id);
-        let result = self.lines_read(&view, &reading, found, activity, SentInput::default());
+        // Lines of a full-screen program are of no use: they are what paints its screen.
+        let plain = read.since.is_none() && read.until.is_none() && !found.lines.is_empty();
+        let input = SentInput {
+            bytes: None,
+            screen: if plain {
+                self.full_screen(&view).await
+            } else {
+                None
+            },
+        };
+        let result = self.lines_read(&view, &reading, found, activity, input);
         let finished = self.finished(result, guard, record, reading);
         Ok(finished.reporting_end_of(ended))
     }

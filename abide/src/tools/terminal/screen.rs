@@ -1,6 +1,9 @@
 //! `screen`: the terminal screen as a person would see it now.
 
+use std::io;
+
 use abide_api::ActionResult;
+use abide_output::mask::Mask;
 use abide_output::printable::screen_line;
 
 use super::{ActionError, ActionRunner, FinishedAction, FinishedCall, SessionRef, unreadable};
@@ -18,28 +21,17 @@ impl ActionRunner {
             )));
         }
         let _guard = self.attend(&view).await;
-        let seen = self
-            .handle
-            .screens()
-            .snapshot(view.id)
-            .await
-            .map_err(unreadable)?;
+        let seen = self.snapshot(&view).await.map_err(unreadable)?;
         let view = self.newest(&view);
-        let mut text = self.mask(&view, painted(&seen));
+        let mut text = painted(&seen);
         if !view.is_running() {
             text.push('\n');
             text.push_str(&abide_engine::text::ending_line(&view));
         }
         let activity = self.activity(&view);
-        let lines = seen.lines.iter();
-        let whole = lines.map(|line| self.mask(&view, screen_line(line)));
-        let whole: Vec<String> = whole.collect();
         let ended = (!view.is_running()).then_some(view.id);
         let summary = report::summary(&view, view.is_running());
-        let title = seen.title.as_deref();
-        let title = title.map(|title| self.mask(&view, screen_line(title)));
-        let action = action(&seen, whole, title);
-        let result = self.result_of(&view, summary, text, activity, action);
+        let result = self.result_of(&view, summary, text, activity, action(seen));
         Ok(FinishedCall::from(result).reporting_end_of(ended))
     }
 
@@ -48,14 +40,50 @@ impl ActionRunner {
         if !view.pty || !view.is_running() || !self.modes(view).await.full_screen {
             return None;
         }
-        let seen = self.handle.screens().snapshot(view.id).await.ok()?;
+        let seen = self.snapshot(view).await.ok()?;
         Some(painted(&seen))
+    }
+
+    /// Screen in printable characters, with its secrets masked.
+    async fn snapshot(&self, view: &SessionView) -> io::Result<Snapshot> {
+        let mut seen = self.handle.screens().snapshot(view.id).await?;
+        let mask = self.mask_of(view);
+        for line in &mut seen.lines {
+            *line = screen_line(line);
+        }
+        mask_rows(&mut seen, &mask);
+        seen.title = seen.title.map(|title| mask.apply(screen_line(&title)));
+        Ok(seen)
+    }
+}
+
+/// Masks secrets, also those that go on in the next row.
+fn mask_rows(seen: &mut Snapshot, mask: &Mask) {
+    let cols = usize::from(seen.size.cols);
+    let mut rows = seen.lines.as_mut_slice();
+    let mut wraps = seen.wraps.iter();
+    while !rows.is_empty() {
+        let wrapped = wraps.by_ref().take_while(|wraps| **wraps).count();
+        let (paragraph, rest) = rows.split_at_mut((wrapped + 1).min(rows.len()));
+        rows = rest;
+        let text = paragraph.concat();
+        let masked = mask.apply(text.clone());
+        if masked == text {
+            continue;
+        }
+        let mut chars = masked.chars();
+        if let Some((last, first)) = paragraph.split_last_mut() {
+            for row in first {
+                *row = chars.by_ref().take(cols).collect();
+            }
+            *last = chars.collect();
+        }
     }
 }
 
 /// Screen as text: its rows down to the last one with text, and a line about its state.
 fn painted(seen: &Snapshot) -> String {
-    let lines: Vec<String> = seen.lines.iter().map(|line| screen_line(line)).collect();
+    let lines = &seen.lines;
     let filled = lines.iter().rposition(|line| !line.is_empty());
     let rows = filled.map_or(0, |last| last + 1);
     let mut text = lines[..rows].join("\n");
@@ -81,22 +109,21 @@ fn about(seen: &Snapshot) -> String {
         words.push_str("; full-screen program");
     }
     if let Some(title) = &seen.title {
-        words.push_str(&format!("; title: {}", screen_line(title)));
+        words.push_str(&format!("; title: {title}"));
     }
     words.push(']');
     words
 }
 
-/// Fields of a screen, of which the rows and the title are masked already.
-fn action(seen: &Snapshot, screen: Vec<String>, title: Option<String>) -> ActionResult {
+fn action(seen: Snapshot) -> ActionResult {
     ActionResult::Screen {
-        screen,
+        screen: seen.lines,
         cursor_row: seen.cursor.row + 1,
         cursor_col: seen.cursor.col + 1,
         cursor_visible: seen.cursor.visible,
         cols: seen.size.cols,
         rows: seen.size.rows,
-        title,
+        title: seen.title,
         alternate_screen: seen.alternate,
         bracketed_paste: seen.modes.bracketed_paste,
         application_cursor: seen.modes.application_cursor,

@@ -73,6 +73,8 @@ pub struct Snapshot {
     pub size: Size,
     /// One text per row, without trailing blanks.
     pub lines: Vec<String>,
+    /// For each row: its text goes on in the next row, since it did not fit.
+    pub wraps: Vec<bool>,
     pub cursor: Cursor,
     /// Window title that the program set.
     pub title: Option<String>,
@@ -202,12 +204,14 @@ impl Screen {
 
     /// Content as text.
     pub fn snapshot(&self) -> Snapshot {
-        let point = self.term.grid().cursor.point;
+        let grid = self.term.grid();
+        let point = grid.cursor.point;
+        let (rows, last) = (0..self.term.screen_lines(), self.term.last_column());
+        let wraps = |row: usize| grid[Line(row as i32)][last].flags.contains(Flags::WRAPLINE);
         Snapshot {
             size: self.size(),
-            lines: (0..self.term.screen_lines())
-                .map(|row| self.line(row))
-                .collect(),
+            lines: rows.clone().map(|row| self.line(row)).collect(),
+            wraps: rows.map(wraps).collect(),
             cursor: Cursor {
                 row: u16::try_from(point.line.0).unwrap_or(0),
                 col: point.column.0 as u16,
