@@ -173,7 +173,7 @@ impl Rule {
             plain,
             !self.with.is_empty(),
             !self.folders.is_empty(),
-            self.agent.is_some(),
+            self.agent.as_deref().is_some_and(|agent| agent != "*"),
             self.source != Source::Builtin,
         )
     }

@@ -163,6 +163,7 @@ pub(super) fn remote(
             }
         } else if !host {
             host = true;
+        } else if text == "--" {
         } else {
             let rest: Vec<Word> = std::iter::once(word).chain(words).cloned().collect();
             let folder = Folder::Unknown;

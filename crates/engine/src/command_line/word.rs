@@ -7,11 +7,15 @@ use tree_sitter::Node;
 pub(super) fn word<'t>(node: Node<'t>, text: &str, inner: &mut Vec<Node<'t>>) -> Word {
     let mut word = Word::default();
     let source = &text[node.byte_range()];
-    if node.kind() == "concatenation" && has_braces(source) {
+    let has_braces = node.kind() == "concatenation" && has_braces(source);
+    if has_braces && !has_glob_in_braces(source) {
         collect_inner(node, inner);
         return Word::unknown();
     }
     add(node, text, &mut word, inner);
+    if has_braces {
+        cut_at_brace(&mut word);
+    }
     if word.pieces.is_empty() {
         word.push_text("");
     }
@@ -54,7 +58,7 @@ fn add<'t>(node: Node<'t>, text: &str, word: &mut Word, inner: &mut Vec<Node<'t>
             }
         }
         "string" | "translated_string" => quoted(node, text, word, inner),
-        "simple_expansion" | "expansion" if source == "$HOME" || source == "${HOME}" => {
+        "simple_expansion" | "expansion" if expands(source, "HOME") => {
             word.pieces.push(Piece::Home);
         }
         "simple_expansion" | "expansion" | "command_substitution"
@@ -75,6 +79,21 @@ fn add<'t>(node: Node<'t>, text: &str, word: &mut Word, inner: &mut Vec<Node<'t>
     }
 }
 
+/// Returns whether an expansion has the value of this variable, which is always set: `$X`, `${X}`, `${X:?text}`,
+/// `${X:-value}` and the like.
+fn expands(source: &str, name: &str) -> bool {
+    let inside = |source: &str| {
+        let rest = source
+            .strip_prefix('{')?
+            .strip_suffix('}')?
+            .strip_prefix(name)?;
+        let operator = rest.strip_prefix(':').unwrap_or(rest);
+        Some(rest.is_empty() || operator.starts_with(['?', '-', '=']))
+    };
+    let source = source.strip_prefix('$');
+    source.is_some_and(|source| source == name || inside(source) == Some(true))
+}
+
 /// Directory that an expansion stands for, if it is the one in which the command runs, the one above, or the root of the
 /// repository.
 fn folder(source: &str) -> Option<Vec<Piece>> {
@@ -86,7 +105,7 @@ fn folder(source: &str) -> Option<Vec<Piece>> {
     let words: Vec<&str> = plain.split_whitespace().collect();
     let above = || vec![Piece::Folder, Piece::Text("/..".to_owned())];
     match words.as_slice() {
-        ["$PWD" | "${PWD}"] => Some(vec![Piece::Folder]),
+        [source] if expands(source, "PWD") => Some(vec![Piece::Folder]),
         ["${PWD%/*}"] => Some(above()),
         _ if inside.is_none() => None,
         ["pwd"] | ["pwd", "-P" | "-L"] => Some(vec![Piece::Folder]),
@@ -112,7 +131,12 @@ fn bare(source: &str, word: &mut Word) {
         rest = behind;
     }
     if has_braces(rest) {
-        word.pieces.push(Piece::Unknown);
+        if has_glob_in_braces(rest) {
+            word.push_text(rest);
+            cut_at_brace(word);
+        } else {
+            word.pieces.push(Piece::Unknown);
+        }
         return;
     }
     let mut chars = rest.chars();
@@ -141,6 +165,25 @@ fn has_braces(source: &str) -> bool {
     let escaped = source[..open].ends_with(['\\', '$']);
     let inside = &source[open..];
     !escaped && inside.contains('}') && (inside.contains(',') || inside.contains(".."))
+}
+
+/// Replaces everything from the first brace on by a glob: `{*,.*}` stands for everything, whatever the other words are.
+fn cut_at_brace(word: &mut Word) {
+    for at in 0..word.pieces.len() {
+        if let Piece::Text(text) = &mut word.pieces[at]
+            && let Some(open) = text.find('{')
+        {
+            text.truncate(open);
+            word.pieces.truncate(at + 1);
+            word.pieces.push(Piece::Glob);
+            return;
+        }
+    }
+}
+
+/// True if one of the words that braces stand for begins with `*` in their place.
+fn has_glob_in_braces(source: &str) -> bool {
+    source.contains("{*") || source.contains(",*")
 }
 
 /// Text in double quotes.

@@ -85,7 +85,14 @@ fn is_narrowing(arguments: &[Word]) -> bool {
 fn echoed(program: &str, arguments: &[Word]) -> Input {
     let words: Option<Vec<String>> = arguments.iter().map(Word::text).collect();
     let Some(words) = words else {
-        return Input::Unknown;
+        // `echo ~`: what is not text is a directory.
+        return match arguments
+            .iter()
+            .any(|word| word.pieces.contains(&Piece::Unknown))
+        {
+            true => Input::Unknown,
+            false => Input::Files(arguments.to_vec()),
+        };
     };
     let is_option = |word: &&String| ["-e", "-n", "-E", "-ne", "-en"].contains(&word.as_str());
     let words: Vec<String> = words

@@ -61,12 +61,21 @@ fn input_of_shells_and_xargs_hides_no_command() {
             "echo a\\\\\ngit push -f",
         ],
     );
-    all(&builtin(), Action::Deny, &["echo / | xargs rm -rf"]);
+    all(
+        &builtin(),
+        Action::Deny,
+        &[
+            "echo / | xargs rm -rf",
+            "echo ~ | xargs rm -rf",
+            "echo \"$PWD\" | xargs rm -rf",
+        ],
+    );
     all(
         &builtin(),
         Action::Allow,
         &[
             "echo a b | xargs rm -rf",
+            "echo ~/old.log | xargs rm -rf",
             "ls | xargs git add",
             "printf '%s\\n' a | sh",
         ],
@@ -100,6 +109,7 @@ fn programs_that_run_others_hide_no_command() {
             "docker compose exec web git push -f",
             "tmux new -d 'git push -f'",
             "run0 true",
+            "ssh host -- git push -f",
         ],
     );
     all(

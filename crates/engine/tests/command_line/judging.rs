@@ -66,6 +66,17 @@ fn p165_deny_wins_then_the_more_specific_rule() {
             vec![rule(ask, &["git", "*"]), rule(allow, &["git", "push"])],
             allow,
         ),
+        // `agent = "*"` is the default.
+        (
+            vec![
+                rule(ask, &["git", "push"]),
+                Rule {
+                    agent: Some("*".into()),
+                    ..rule(allow, &["git", "push"])
+                },
+            ],
+            ask,
+        ),
     ] {
         assert_eq!(decide_by(&rules), expected, "{rules:?}");
         let mut turned = rules;
@@ -158,6 +169,12 @@ fn p170_recursive_deletes_of_roots() {
             "rm -rf ~/",
             "rm -rf $HOME",
             "rm -rf \"$HOME\"/*",
+            "rm -rf \"${HOME:?}\"",
+            "rm -rf \"${HOME:?}\"/*",
+            "rm -rf \"${HOME-}\"",
+            "rm -rf ~/{*,.*}",
+            "rm -rf \"$HOME/\"{*,.*}",
+            "rm -rf \"${PWD:?}\"",
             "rm -rf .",
             "rm -rf ./",
             "rm -rf /home/u/src/work",
@@ -178,6 +195,7 @@ fn p170_recursive_deletes_of_roots() {
             "rm -rf ..",
             "rm -rf *",
             "rm -rf ./*",
+            "rm -rf {*,.*}",
             "rm -rf /home",
             "rm -rf .git",
         ],
@@ -191,6 +209,9 @@ fn p170_recursive_deletes_of_roots() {
             "rm -rf /tmp/x",
             "rm -f *",
             "rm -rf build/*",
+            "rm -rf build/{*,.*}",
+            "rm -rf {a,b}",
+            "rm -rf \"${HOME:?}/.cache/pip\"",
             "rm x",
             "rm -rf /home/u/other",
         ],
