@@ -18,7 +18,7 @@ use super::entry::Entry;
 use super::filter::Filters;
 use super::gate::GateChannel;
 use super::git::Protected;
-use super::layers;
+use super::layers::WorkFolders;
 use super::only_landlock;
 use super::plan::{ASK_OUTSIDE, Mode, Network, Plan};
 use super::sockets;
@@ -40,7 +40,7 @@ pub const MECHANISMS: [SandboxedBy; 3] = [
     SandboxedBy::Landlock,
 ];
 
-/// A sandbox that was built and waits for its command.
+/// A sandbox that was built and waits for its command. Dropping it ends and removes it.
 pub(crate) struct Sandbox {
     /// The init process, if there are namespaces.
     pub namespace: Option<Namespace>,
@@ -55,6 +55,8 @@ pub(crate) struct Sandbox {
     /// Mount namespace of the sandbox. The kernel removes the mounts when this is closed, and not while the init process
     /// ends, for which the answer of a call waits.
     pub mounts: Option<OwnedFd>,
+    /// Work folders of its layers, if it has any.
+    pub work: Option<WorkFolders>,
 }
 
 /// Sentence of a sandbox that could not be built.
@@ -181,6 +183,10 @@ impl Sandbox {
         };
         let gate = (plan.network.gate().map(|_| GateChannel::make()).transpose())
             .map_err(|fault| fail("make a socket", &fault))?;
+        let work = WorkFolders {
+            layers: plan.layers.clone(),
+            session: session.to_owned(),
+        };
         let mut handle: RawFd = -1;
         let namespaces = namespaces(plan);
         let pid = match &user {
@@ -211,7 +217,7 @@ impl Sandbox {
             None => write_maps(pid),
             Some(_) => Ok(()),
         };
-        let built = mapped
+        let (gaps, ruleset) = mapped
             .and_then(|()| {
                 found.protected.make_missing(plan);
                 Ok(rustix::net::send(&report, b"go", SendFlags::NOSIGNAL).map(drop)?)
@@ -225,33 +231,27 @@ impl Sandbox {
                         errno,
                         is_unavailable,
                     })
-            });
-        match built {
-            Ok((gaps, ruleset)) => Ok(Sandbox {
-                entry: Entry::new(
-                    Some((&namespace, namespaces)),
-                    ruleset,
-                    filters,
-                    plan.network != Network::On,
-                ),
-                protected: found.protected,
-                mounts: open_mounts(pid),
-                namespace: Some(namespace),
-                gate,
-                sandboxed: Sandboxed {
-                    by: match user {
-                        None => SandboxedBy::Namespaces,
-                        Some(_) => SandboxedBy::Bubblewrap,
-                    },
-                    gaps,
+            })?;
+        Ok(Sandbox {
+            entry: Entry::new(
+                Some((&namespace, namespaces)),
+                ruleset,
+                filters,
+                plan.network != Network::On,
+            ),
+            protected: found.protected,
+            mounts: open_mounts(pid),
+            namespace: Some(namespace),
+            gate,
+            sandboxed: Sandboxed {
+                by: match user {
+                    None => SandboxedBy::Namespaces,
+                    Some(_) => SandboxedBy::Bubblewrap,
                 },
-            }),
-            Err(failure) => {
-                namespace.abandon();
-                layers::remove_work(&plan.layers, session);
-                Err(failure)
-            }
-        }
+                gaps,
+            },
+            work: Some(work),
+        })
     }
 }
 
@@ -259,11 +259,6 @@ impl Sandbox {
 fn open_mounts(pid: i32) -> Option<OwnedFd> {
     let file = fs::File::open(format!("/proc/{pid}/ns/mnt"));
     file.ok().map(OwnedFd::from)
-}
-
-/// Removes what a sandbox leaves behind once all its processes have ended.
-pub(crate) fn clean_up(plan: &Plan, session: &str) {
-    layers::remove_work(&plan.layers, session);
 }
 
 fn namespaces(plan: &Plan) -> libc::c_int {

@@ -184,20 +184,26 @@ impl Watched {
 }
 
 impl Refusals {
-    pub fn new(watched: Watched, listener: Option<OwnedFd>) -> Self {
-        if let Some(listener) = &listener {
-            // SAFETY: the kernel takes the number itself. Before Linux 6.6 it refuses, and notifications take longer.
-            unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
-        }
+    pub fn new(watched: Watched) -> Self {
         Refusals {
             watched,
-            may_have_made: listener.is_none(),
-            listener,
+            may_have_made: true,
+            listener: None,
             kept: Vec::new(),
             addresses: Vec::new(),
             count: 0,
             violation: None,
         }
+    }
+
+    /// Listens to the attempts of a command that was started, if the kernel reports them.
+    pub fn listen(&mut self, listener: Option<OwnedFd>) {
+        if let Some(listener) = &listener {
+            // SAFETY: the kernel takes the number itself. Before Linux 6.6 it refuses, and notifications take longer.
+            unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
+        }
+        self.may_have_made = listener.is_none();
+        self.listener = listener;
     }
 
     /// Descriptor that becomes readable when the command attempts to write.
