@@ -50,7 +50,7 @@ pub struct Keeper {
     /// A second connection while a daemon is connected, until it has sent a frame as a daemon does.
     candidate: Option<Connection>,
     stage: Stage,
-    acked: bool,
+    is_acked: bool,
 }
 
 /// Descriptor in the poll.
@@ -98,7 +98,7 @@ impl Keeper {
             connection: Some(connection),
             candidate: None,
             stage: Stage::Idle,
-            acked: false,
+            is_acked: false,
         };
         keeper.send_state();
         keeper
@@ -106,7 +106,7 @@ impl Keeper {
 
     /// Serves until the session is over and the daemon has recorded it.
     pub fn serve(mut self) {
-        while !self.done() {
+        while !self.is_done() {
             let woken = self.wait();
             self.turn(&woken);
         }
@@ -114,11 +114,11 @@ impl Keeper {
         self.resources.leave(idle);
     }
 
-    fn done(&self) -> bool {
-        let is_released = self.connection.is_none() || self.acked;
+    fn is_done(&self) -> bool {
+        let is_released = self.connection.is_none() || self.is_acked;
         match &self.stage {
             Stage::Idle => self.connection.is_none(),
-            Stage::Run(run) => run.over() && is_released,
+            Stage::Run(run) => run.is_over() && is_released,
             Stage::Failed(_) => is_released,
         }
     }
@@ -187,7 +187,7 @@ impl Keeper {
         if let Stage::Run(run) = &mut self.stage {
             if let Some(sandbox) = &mut run.own.sandbox {
                 if woken.has(Slot::Refusal) {
-                    sandbox.attempted(!woken.events(Slot::Refusal).contains(PollFlags::IN));
+                    sandbox.handle_attempt(!woken.events(Slot::Refusal).contains(PollFlags::IN));
                 }
                 if woken.has(Slot::Gate) {
                     sandbox.read_gate();
@@ -199,9 +199,9 @@ impl Keeper {
             for (at, slot) in STREAMS.into_iter().enumerate() {
                 // Everything but a lone end of file is for a read to tell.
                 if woken.events(slot) == PollFlags::HUP {
-                    run.stream_ended(at);
+                    run.handle_stream_end(at);
                 } else if woken.has(slot) {
-                    run.take_output(at);
+                    run.read_output(at);
                 }
             }
             if woken.has(Slot::Input) {
@@ -215,13 +215,13 @@ impl Keeper {
             self.read_forced_end(may_reap && woken.has(Slot::Listener));
         }
         if woken.has(Slot::Signal) {
-            self.signalled();
+            self.handle_signals();
         }
         if let Stage::Run(run) = &mut self.stage {
             if woken.has(Slot::Group) {
                 run.reap();
             }
-            run.alarms();
+            run.handle_alarms();
         }
         if woken.has(Slot::Candidate) {
             self.read_candidate();
@@ -229,9 +229,9 @@ impl Keeper {
         if woken.has(Slot::Listener) {
             self.accept();
         }
-        self.poll_connection(woken.events(Slot::Connection));
+        self.handle_connection(woken.events(Slot::Connection));
         self.send_new_facts();
-        if self.connection.as_ref().is_some_and(Connection::broken) {
+        if self.connection.as_ref().is_some_and(Connection::is_broken) {
             self.connection = None;
         }
     }
@@ -261,7 +261,7 @@ impl Keeper {
         }
     }
 
-    fn signalled(&mut self) {
+    fn handle_signals(&mut self) {
         let terminate = self.resources.read_signals();
         match &mut self.stage {
             Stage::Run(run) => {
@@ -305,7 +305,7 @@ impl Keeper {
                 self.change_over(candidate);
                 self.handle_frame(first);
             }
-            None if candidate.broken() => {}
+            None if candidate.is_broken() => {}
             None => self.candidate = Some(candidate),
         }
     }
@@ -346,7 +346,7 @@ impl Keeper {
         }
     }
 
-    fn poll_connection(&mut self, seen: PollFlags) {
+    fn handle_connection(&mut self, seen: PollFlags) {
         if let Some(connection) = &mut self.connection {
             if seen.contains(PollFlags::OUT) {
                 connection.flush();
@@ -378,8 +378,8 @@ impl Keeper {
         match (frame, &mut self.stage) {
             (ToKeeper::Hello, _) => {}
             (ToKeeper::Start(launch), Stage::Idle) => self.start(&launch),
-            (ToKeeper::Ack, Stage::Run(_) | Stage::Failed(_)) => self.acked = true,
-            (ToKeeper::Renew { folder }, Stage::Run(run)) if run.over() => self.renew(&folder),
+            (ToKeeper::Ack, Stage::Run(_) | Stage::Failed(_)) => self.is_acked = true,
+            (ToKeeper::Renew { folder }, Stage::Run(run)) if run.is_over() => self.renew(&folder),
             // There is no finished session to replace: the keeper disconnects, and the new session never begins.
             (ToKeeper::Renew { .. }, _) => self.connection = None,
             (frame, Stage::Run(run)) => run.handle_frame(frame),

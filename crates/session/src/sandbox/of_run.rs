@@ -89,7 +89,7 @@ impl RunSandbox {
     }
 
     /// Handles an attempt to write. `ended`: no process is left that could make one.
-    pub fn attempted(&mut self, ended: bool) {
+    pub fn handle_attempt(&mut self, ended: bool) {
         match ended {
             true => self.refusals.close(),
             false => {
