@@ -236,7 +236,7 @@ impl Run {
             deadline,
             drain,
             kill.filter(|_| !self.tree_is_empty),
-            self.next_look(),
+            self.next_layer_check(),
             self.started_due,
         ]
         .into_iter()
@@ -244,19 +244,19 @@ impl Run {
         .min()
     }
 
-    /// Time of the next look at the layers of the sandbox.
-    fn next_look(&self) -> Option<u64> {
+    /// Time of the next check of the layers of the sandbox.
+    fn next_layer_check(&self) -> Option<u64> {
         let sandbox = self.own.sandbox.as_ref().filter(|_| !self.tree_is_empty)?;
-        sandbox.supervision.next_look()
+        sandbox.supervision.next_layer_check()
     }
 
     /// Ends the tree if it has made what makes git look elsewhere for its configuration.
-    pub fn look_at_git(&mut self) {
+    pub fn check_git_watch(&mut self) {
         if self
             .own
             .sandbox
             .as_mut()
-            .is_some_and(RunSandbox::look_at_git)
+            .is_some_and(RunSandbox::check_git_watch)
         {
             self.kill(End::Sandbox, 0);
         }
@@ -458,9 +458,9 @@ impl Run {
                 self.kill_hard();
             }
         }
-        if self.next_look().is_some_and(|at| at <= now)
+        if self.next_layer_check().is_some_and(|at| at <= now)
             && let Some(sandbox) = &mut self.own.sandbox
-            && sandbox.look_at_layers(now)
+            && sandbox.check_layers(now)
         {
             self.kill(End::Sandbox, 0);
         }

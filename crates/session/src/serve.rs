@@ -66,7 +66,7 @@ enum Slot {
     Group,
     Refusal,
     Gate,
-    Git,
+    GitWatch,
 }
 
 /// Output streams of a run, by their number.
@@ -74,7 +74,7 @@ const STREAMS: [Slot; 2] = [Slot::FirstStream, Slot::SecondStream];
 /// Events of a connection after which it is read.
 const INCOMING: PollFlags = PollFlags::IN.union(PollFlags::HUP).union(PollFlags::ERR);
 /// Number of descriptors in the poll.
-const SLOTS: usize = Slot::Git as usize + 1;
+const SLOTS: usize = Slot::GitWatch as usize + 1;
 
 /// Events that woke the loop, by slot.
 struct Woken([PollFlags; SLOTS]);
@@ -145,19 +145,14 @@ impl Keeper {
             let streams = run.open_streams();
             polled.extend(streams.map(|(at, fd)| (STREAMS[at], fd, PollFlags::IN)));
             let sandbox = run.own.sandbox.as_ref();
+            let refusals = sandbox.and_then(RunSandbox::listener);
+            let gate = sandbox.and_then(RunSandbox::gate_channel);
+            let git_watch = sandbox.and_then(RunSandbox::git_watch);
             let others = [
                 (Slot::Input, run.input.wants_out(), PollFlags::OUT),
-                (
-                    Slot::Refusal,
-                    sandbox.and_then(RunSandbox::listener),
-                    PollFlags::IN,
-                ),
-                (
-                    Slot::Gate,
-                    sandbox.and_then(RunSandbox::gate_channel),
-                    PollFlags::IN,
-                ),
-                (Slot::Git, sandbox.and_then(RunSandbox::made), PollFlags::IN),
+                (Slot::Refusal, refusals, PollFlags::IN),
+                (Slot::Gate, gate, PollFlags::IN),
+                (Slot::GitWatch, git_watch, PollFlags::IN),
                 (Slot::Group, run.group_events(), PollFlags::PRI),
             ];
             let open = others.into_iter();
@@ -193,8 +188,8 @@ impl Keeper {
                     sandbox.read_gate();
                 }
             }
-            if woken.has(Slot::Git) {
-                run.look_at_git();
+            if woken.has(Slot::GitWatch) {
+                run.check_git_watch();
             }
             for (at, slot) in STREAMS.into_iter().enumerate() {
                 // Everything but a lone end of file is for a read to tell.

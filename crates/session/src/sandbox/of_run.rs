@@ -57,20 +57,20 @@ impl RunSandbox {
         }
     }
 
-    /// Descriptor that becomes readable when something was made in a git directory.
-    pub fn made(&self) -> Option<BorrowedFd<'_>> {
-        self.supervision.made()
+    /// Descriptor of the watch over git directories, readable when a file was made in one.
+    pub fn git_watch(&self) -> Option<BorrowedFd<'_>> {
+        self.supervision.git_watch()
     }
 
-    /// Looks at what was made in git directories. `true`: the command must be ended.
-    pub fn look_at_git(&mut self) -> bool {
-        let violation = self.supervision.look_at_git();
+    /// Checks the watch over git directories. `true`: the command must be ended.
+    pub fn check_git_watch(&mut self) -> bool {
+        let violation = self.supervision.check_git_watch();
         self.violated(violation)
     }
 
-    /// Looks at the size of the layers, if it is time to. `true`: the command must be ended.
-    pub fn look_at_layers(&mut self, now: u64) -> bool {
-        let violation = self.supervision.look(now);
+    /// Checks the size of the layers, if it is time to. `true`: the command must be ended.
+    pub fn check_layers(&mut self, now: u64) -> bool {
+        let violation = self.supervision.check_layers(now);
         self.violated(violation)
     }
 
@@ -120,7 +120,7 @@ impl RunSandbox {
         if let Some(gate) = &mut self.gate {
             self.of_gate = gate.listed();
         }
-        let made = self.supervision.look_at_git();
+        let made = self.supervision.check_git_watch();
         self.refusals.violation = self.refusals.violation.take().or(made);
         self.has_ended = true;
         self.write_record();

@@ -323,7 +323,7 @@ impl Refusals {
             Some(Violation::Layers { bytes, limit }) => {
                 RefusalKind::Limit.append(format!("{bytes} {limit}").as_bytes(), &mut text);
             }
-            Some(Violation::Made(path)) => append(RefusalKind::Removed, path),
+            Some(Violation::GitFile(path)) => append(RefusalKind::Removed, path),
             None => {}
         }
         // Replaced whole: the daemon may read it at any time.
