@@ -89,6 +89,14 @@ impl NotBuilt {
             is_unavailable: true,
         }
     }
+
+    /// A mechanism that is not available, because this step has failed.
+    fn failed(step: &str, fault: &io::Error) -> Self {
+        NotBuilt {
+            errno: fault.raw_os_error().unwrap_or(0),
+            ..NotBuilt::unavailable(format!("{step}: {fault}"))
+        }
+    }
 }
 
 impl std::fmt::Display for NotBuilt {
@@ -154,11 +162,7 @@ impl Sandbox {
         cgroup: Option<&SessionCgroup>,
         user: Option<OwnedFd>,
     ) -> Result<Self, NotBuilt> {
-        let fail = |what: &str, fault: &io::Error| NotBuilt {
-            why: format!("{what}: {fault}"),
-            errno: fault.raw_os_error().unwrap_or(0),
-            is_unavailable: true,
-        };
+        let fail = NotBuilt::failed;
         let filters = Filters::in_namespaces().ok_or_else(|| NotBuilt {
             why: "no system call filter for this processor".into(),
             errno: 0,
@@ -193,45 +197,28 @@ impl Sandbox {
             None => fork_into_namespaces(namespaces, cgroup, &mut handle),
             Some(user) => bubblewrap::fork_into(user.as_fd(), namespaces, cgroup, &mut handle),
         };
-        let pid = match pid {
-            Ok(0) => {
-                drop(report);
-                let gate = gate.as_ref();
-                init(plan, session, found, gate, to_report, held.as_fd())
-            }
-            Ok(pid) => pid,
-            Err(fault) if fault.raw_os_error() == Some(libc::EAGAIN) => {
-                return Err(NotBuilt {
-                    why: fork_failure("cannot make a process", &fault).sentence,
-                    errno: libc::EAGAIN,
-                    is_unavailable: false,
-                });
-            }
-            Err(fault) => return Err(fail("make namespaces", &fault)),
-        };
+        let pid = pid.map_err(|fault| match fault.raw_os_error() {
+            Some(libc::EAGAIN) => NotBuilt {
+                why: fork_failure("cannot make a process", &fault).sentence,
+                errno: libc::EAGAIN,
+                is_unavailable: false,
+            },
+            _ => fail("make namespaces", &fault),
+        })?;
+        if pid == 0 {
+            drop(report);
+            let gate = gate.as_ref();
+            init(plan, session, found, gate, to_report, held.as_fd())
+        }
         drop(to_report);
         // SAFETY: the kernel has written a new descriptor.
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
         let namespace = Namespace::of(pid, handle, keep_alive);
-        let mapped = match &user {
-            None => write_maps(pid),
-            Some(_) => Ok(()),
-        };
-        let (gaps, ruleset) = mapped
-            .and_then(|()| {
-                found.protected.make_missing(plan);
-                Ok(rustix::net::send(&report, b"go", SendFlags::NOSIGNAL).map(drop)?)
-            })
-            .map_err(|fault| fail("map the user", &fault))
-            .and_then(|()| {
-                receive(&report)
-                    .map_err(|fault| fail("hear from the init process", &fault))?
-                    .map_err(|(errno, why, is_unavailable)| NotBuilt {
-                        why,
-                        errno,
-                        is_unavailable,
-                    })
-            })?;
+        if user.is_none() {
+            write_maps(pid).map_err(|fault| fail("map the user", &fault))?;
+        }
+        found.protected.make_missing(plan);
+        let (gaps, ruleset) = await_build(&report)?;
         Ok(Sandbox {
             entry: Entry::new(
                 Some((&namespace, namespaces)),
@@ -350,22 +337,24 @@ fn send(report: &OwnedFd, built: Result<Built, Fault>) -> io::Result<()> {
     Ok(fd_passing::send(report, &bytes, passed.as_slice())?)
 }
 
-/// Gaps and Landlock rules, or error number, step and whether the mechanism is not available.
-type Report = Result<(Vec<Gap>, Option<OwnedFd>), (i32, String, bool)>;
-
-fn receive(report: &OwnedFd) -> io::Result<Report> {
+/// Lets the init process begin, and waits until it has built the sandbox. Returns the gaps and the Landlock rules.
+fn await_build(report: &OwnedFd) -> Result<(Vec<Gap>, Option<OwnedFd>), NotBuilt> {
+    let failed = |fault| NotBuilt::failed("hear from the init process", &fault);
+    rustix::net::send(report, b"go", SendFlags::NOSIGNAL)
+        .map_err(|errno| NotBuilt::failed("map the user", &errno.into()))?;
     let mut bytes = vec![0; REPORT_LIMIT];
-    let (count, mut ruleset) = fd_passing::receive(report, &mut bytes, RecvFlags::empty())?;
+    let received = fd_passing::receive(report, &mut bytes, RecvFlags::empty());
+    let (count, mut ruleset) = received.map_err(|errno| failed(errno.into()))?;
     match &bytes[..count] {
         [0, gaps @ ..] => {
             let gaps = gaps.iter().filter_map(|code| Gap::from_code(*code));
-            Ok(Ok((gaps.collect(), ruleset.pop())))
+            Ok((gaps.collect(), ruleset.pop()))
         }
-        [kind @ (1 | 2), a, b, c, d, why @ ..] => {
-            let errno = i32::from_le_bytes([*a, *b, *c, *d]);
-            let why = String::from_utf8_lossy(why).into_owned();
-            Ok(Err((errno, why, *kind == 2)))
-        }
-        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        [kind @ (1 | 2), a, b, c, d, why @ ..] => Err(NotBuilt {
+            why: String::from_utf8_lossy(why).into_owned(),
+            errno: i32::from_le_bytes([*a, *b, *c, *d]),
+            is_unavailable: *kind == 2,
+        }),
+        _ => Err(failed(io::ErrorKind::UnexpectedEof.into())),
     }
 }
