@@ -18,12 +18,12 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value};
 
+use super::client_channel::ClientChannel;
 use super::client_quirks::ClientQuirks;
 use super::elicitation::{self, ElicitationReply};
 use super::front_writer::RenderPermit;
 use super::in_flight::InFlight;
 use super::other_questions::{Claim, OtherQuestionEvent, OtherQuestions};
-use super::peer::Peer;
 use super::presentation::Presentation;
 use super::progress::Progress;
 use super::seal::{Round, Subject};
@@ -63,7 +63,7 @@ pub struct CallContext {
     /// Client and connection that the call comes from.
     pub origin: Arc<Origin>,
     /// Destination of questions and notifications.
-    pub peer: Peer,
+    pub client_channel: ClientChannel,
     pub client: CallClient,
     pub meta: RequestMetaObject,
     pub request: Arc<InFlight>,
@@ -425,7 +425,7 @@ impl WaitingCall<'_> {
 
     fn show(&mut self, question: Arc<QuestionView>) {
         self.withdraw_all();
-        match ShownElicitation::send(&self.cx.peer, question, &self.cx.client.name) {
+        match ShownElicitation::send(&self.cx, question) {
             Some(elicitation) => self.elicitation = Some(elicitation),
             None => self.no_person(),
         }
@@ -435,7 +435,7 @@ impl WaitingCall<'_> {
     fn other_question(&mut self, other: OtherQuestionEvent) {
         match other {
             OtherQuestionEvent::Open(question, claim) if self.elicitation.is_none() => {
-                match ShownElicitation::send(&self.cx.peer, question, &self.cx.client.name) {
+                match ShownElicitation::send(&self.cx, question) {
                     Some(elicitation) => self.other = Some((elicitation, claim)),
                     None => self.others = None,
                 }
@@ -551,7 +551,7 @@ impl WaitingCall<'_> {
     fn withdraw_request(&mut self, elicitation: ShownElicitation) {
         self.shown_time.0 += elicitation.shown_for().0;
         let reason = "the question can no longer be answered here";
-        self.cx.peer.withdraw(elicitation.request, reason);
+        self.cx.client_channel.withdraw(elicitation.request, reason);
     }
 
     /// Ends a call whose answer the client no longer wants. A cancellation by a person also ends the command,
@@ -611,11 +611,12 @@ struct ShownElicitation {
 
 impl ShownElicitation {
     /// Sends the elicitation request. `None`: the client is gone.
-    fn send(peer: &Peer, question: Arc<QuestionView>, client: &str) -> Option<Self> {
-        let sent = peer.elicit(elicitation::request(&question, client))?;
+    fn send(cx: &CallContext, question: Arc<QuestionView>) -> Option<Self> {
+        let client = cx.client.name.clone();
+        let request = elicitation::request(&question, &client);
+        let sent = cx.client_channel.elicit(request)?;
         let at = SystemClock.mono();
-        let outlives = ClientQuirks::of(client).shows_cancelled_requests;
-        let client = client.to_owned();
+        let outlives = ClientQuirks::of(&client).shows_cancelled_requests;
         let reply = Box::pin(async move {
             match sent.answer.await {
                 Some(result) => {

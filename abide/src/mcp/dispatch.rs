@@ -17,11 +17,11 @@ use rmcp::model::{
 use tracing::Instrument;
 
 use super::call::{self, CallContext};
+use super::client_channel::{ClientChannel, OutgoingRequests, Sink};
 use super::front_writer::RenderPermit;
 use super::http::PendingAnswer;
 use super::in_flight::{Forwarded, InFlight, InFlightTable};
 use super::json_line::ID_IN_USE;
-use super::peer::{OutgoingRequests, Peer, Sink};
 use super::server::{Origin, Server, is_modern};
 use crate::tools::{self, Receipt};
 
@@ -142,8 +142,8 @@ impl Connection {
         Ok(())
     }
 
-    fn peer(&self, sink: &Sink) -> Peer {
-        Peer::new(sink.clone(), self.requests.clone())
+    fn client_channel(&self, sink: &Sink) -> ClientChannel {
+        ClientChannel::new(sink.clone(), self.requests.clone())
     }
 
     fn notification(&self, notification: ClientNotification, origin: &Arc<Origin>) {
@@ -157,8 +157,8 @@ impl Connection {
                 if !matches!(*self.handshake(), Handshake::Pending) =>
             {
                 let (server, origin) = (self.server.clone(), origin.clone());
-                let peer = self.peer(&self.sink);
-                tokio::spawn(async move { server.initialized(&origin, peer).await });
+                let channel = self.client_channel(&self.sink);
+                tokio::spawn(async move { server.initialized(&origin, channel).await });
             }
             _ => {}
         }
@@ -192,7 +192,7 @@ impl Connection {
             ClientRequest::CallToolRequest(call) => {
                 let context = CallContext {
                     origin: origin.clone(),
-                    peer: self.peer(&reply.request.sink),
+                    client_channel: self.client_channel(&reply.request.sink),
                     client: call::CallClient::new(
                         client_info.name,
                         client_info.capabilities,

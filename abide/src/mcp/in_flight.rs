@@ -8,8 +8,8 @@ use abide_core::Millis;
 use rmcp::model::{CallToolRequestParams, RequestId};
 use tokio_util::sync::CancellationToken;
 
+use super::client_channel::Sink;
 use super::control;
-use super::peer::Sink;
 
 /// Facts that a front keeps about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use rmcp::model::{CustomNotification, ServerNotification};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::peer::Peer;
+use super::client_channel::ClientChannel;
 use super::server::ConnectionConversations;
 use crate::tools::timer_row_fields;
 use abide_engine::store::MessageRow;
@@ -50,7 +50,7 @@ pub struct Listener {
     /// Agent whose messages are announced.
     pub agent: Agent,
     /// Destination of the notifications.
-    pub peer: Peer,
+    pub client_channel: ClientChannel,
     /// Minimum log level of the client.
     pub level: Arc<LogLevelFilter>,
     /// True if the client listens to a channel.
@@ -64,7 +64,7 @@ pub async fn announce(handle: Handle, listener: Listener) {
     let mut changes = handle.published().follow();
     loop {
         let change = changes.recv().await;
-        if listener.peer.is_closed() {
+        if listener.client_channel.is_closed() {
             return;
         }
         match change {
@@ -122,6 +122,6 @@ impl Listener {
     fn send(&self, method: &str, params: Value) -> bool {
         let notification = CustomNotification::new(method, Some(params));
         let notification = ServerNotification::CustomNotification(notification);
-        self.peer.notify(notification)
+        self.client_channel.notify(notification)
     }
 }

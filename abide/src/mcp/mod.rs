@@ -16,6 +16,7 @@
 mod call;
 mod cancellation;
 pub(crate) mod client;
+mod client_channel;
 mod client_output;
 mod client_quirks;
 mod client_timeouts;
@@ -34,7 +35,6 @@ mod line_splitter;
 mod message_notifications;
 mod other_questions;
 mod outline;
-mod peer;
 mod presentation;
 mod progress;
 #[cfg(test)]

@@ -9,7 +9,7 @@ use rmcp::model::{
 };
 
 use super::call::CallContext;
-use super::peer::Peer;
+use super::client_channel::ClientChannel;
 use abide_engine::clock::{Clock, SystemClock, pause};
 
 /// Interval between progress notifications.
@@ -21,7 +21,7 @@ pub const FIRST_DELAY: Duration = Duration::from_millis(100);
 /// the call is not answered at once, and then at intervals. The value is the age of the command, so that it
 /// keeps growing, as MCP requires, when the call is resumed or another daemon takes it over.
 pub struct Progress {
-    peer: Peer,
+    client_channel: ClientChannel,
     token: ProgressToken,
     /// Start of the command, as wall-clock time in milliseconds.
     since: u64,
@@ -35,7 +35,7 @@ pub struct Progress {
 impl Progress {
     pub fn new(cx: &CallContext) -> Option<Self> {
         Some(Progress {
-            peer: cx.peer.clone(),
+            client_channel: cx.client_channel.clone(),
             token: cx.meta.get_progress_token()?,
             since: SystemClock.now().wall.0,
             last: -1.0,
@@ -58,7 +58,7 @@ impl Progress {
         let progress = ProgressNotificationParam::new(self.token.clone(), self.last)
             .with_message(format!("{} for {whole}", self.state));
         let progress = ProgressNotification::new(progress);
-        (self.peer).notify(ServerNotification::ProgressNotification(progress));
+        (self.client_channel).notify(ServerNotification::ProgressNotification(progress));
         self.timer = Box::pin(pause(INTERVAL));
     }
 

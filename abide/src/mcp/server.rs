@@ -16,16 +16,16 @@ use rmcp::model::{
 use serde_json::Value;
 
 use super::client;
+use super::client_channel::ClientChannel;
 use super::client_quirks::ClientQuirks;
 use super::front_hello::FrontHello;
 use super::message_notifications::{self, CHANNEL, CHANNEL_CAPABILITY, Listener, LogLevelFilter};
 use super::other_questions::ShownQuestions;
-use super::peer::Peer;
 use super::seal::Seal;
 use crate::tools;
 use abide_api::ToolName;
 use abide_api::schema::without_descriptions;
-use abide_engine::peer;
+use abide_engine::peer::Peer;
 use abide_engine::{ConversationGuard, Handle};
 
 /// Time, in milliseconds, for which a client may cache the lists; they change only with the version of abide.
@@ -91,7 +91,7 @@ pub struct Origin {
     /// Environment that commands inherit.
     pub env: Arc<[(OsString, OsString)]>,
     /// Process at the other end of the connection.
-    pub peer: peer::Peer,
+    pub peer: Peer,
 }
 
 /// Transport by which a client reaches the daemon.
@@ -105,7 +105,7 @@ pub enum Transport {
 
 impl Origin {
     /// Origin of calls through the front that sent this hello; `peer` is the process at its end of the socket.
-    pub fn of_front(hello: FrontHello, peer: peer::Peer) -> Self {
+    pub fn of_front(hello: FrontHello, peer: Peer) -> Self {
         Origin {
             conversation: Some(client::conversation(&hello)),
             transport: Transport::Front(hello.front),
@@ -186,7 +186,7 @@ impl Server {
     }
 
     /// Starts message notifications after the client has sent `notifications/initialized`, once per client.
-    pub(super) async fn initialized(&self, origin: &Origin, peer: Peer) {
+    pub(super) async fn initialized(&self, origin: &Origin, client_channel: ClientChannel) {
         if self.notifies.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -195,7 +195,7 @@ impl Server {
         }
         let listener = Listener {
             agent: origin.agent.clone(),
-            peer,
+            client_channel,
             level: self.level.clone(),
             channel: origin.has_channel(),
             conversations: Arc::downgrade(&self.conversations),

@@ -10,6 +10,7 @@ use tokio::net::UnixListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::client;
+use super::client_channel::Sink;
 use super::control::{self, ControlLine};
 use super::decode::{self, DecodeError};
 use super::dispatch::Connection;
@@ -19,7 +20,6 @@ use super::in_flight::Forwarded;
 use super::json_line::{MESSAGE_LIMIT, error_line};
 use super::line_splitter::{LineSplitter, SplitLine};
 use super::outline::{BOM, MessageKind, Outline};
-use super::peer::Sink;
 use super::seal::Seal;
 use super::server::{Origin, Server};
 use crate::serve::accept_own;

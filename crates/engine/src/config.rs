@@ -318,6 +318,11 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// Milliseconds between SIGTERM and SIGKILL.
+    pub fn kill_grace_ms(&self) -> u32 {
+        (self.kill_grace * 1_000.0) as u32
+    }
+
     /// Reads the file. A missing file gives the defaults.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = match std::fs::read_to_string(path) {

@@ -136,106 +136,7 @@ impl Performer {
         self.handle.published().set_any_unread(any_unread);
         let mut published = HashSet::new();
         for effect in effects {
-            match effect {
-                Effect::Record(_) => {}
-                Effect::Start {
-                    session,
-                    call,
-                    deadline,
-                } => {
-                    let launch = calls.get_mut(&call).and_then(|call| call.launch.take());
-                    self.start(engine, session, launch, deadline.map(|d| d.0), now.wall);
-                }
-                Effect::StartHeld {
-                    session,
-                    held,
-                    calls: waiting,
-                } => {
-                    let launch = LaunchOptions::from_bytes(&held.approval.launch);
-                    self.keepers.prepare(session);
-                    self.start(
-                        engine,
-                        session,
-                        launch,
-                        held.deadline.map(|d| d.0),
-                        now.wall,
-                    );
-                    published.insert(session);
-                    self.publish(engine, session);
-                    for call in waiting {
-                        self.send_update(calls, call, Update::Accepted(session));
-                    }
-                }
-                Effect::Kill { session, end } => {
-                    let grace_ms = (self.handle.config().kill_grace * 1_000.0) as u32;
-                    self.keepers
-                        .send(session, &ToKeeper::Kill { end, grace_ms });
-                }
-                Effect::ForceKill { session, end } => self.keepers.end_forcibly(session, end),
-                Effect::Remove { session } => self.keepers.remove(session),
-                Effect::SetDeadline { session, deadline } => {
-                    self.deadline_changed(engine, session, deadline, now);
-                    self.keepers
-                        .send(session, &ToKeeper::Deadline { in_ms: deadline.0 });
-                }
-                Effect::StoreLimits {
-                    session,
-                    idle,
-                    inactivity,
-                    unasked_until,
-                } => {
-                    let limits = ChangedLimits {
-                        idle,
-                        inactivity,
-                        deadline: (self.known.get(&session)).and_then(|of| of.details.deadline),
-                        unasked_until,
-                    };
-                    self.keepers.write_limits(session, limits);
-                }
-                Effect::AnswerConnection {
-                    session,
-                    number,
-                    answer,
-                } => self.keepers.answer_connection(session, number, &answer),
-                Effect::QueryOutput { session } => self.keepers.send(session, &ToKeeper::Look),
-                Effect::WatchOutput { session, beyond } => {
-                    self.keepers.send(session, &ToKeeper::Watch { beyond });
-                }
-                Effect::Ask { question } => self.ask(engine, question),
-                Effect::Close { question, closing } => {
-                    if closing == Closing::Expired {
-                        self.audit_expired(question);
-                    }
-                    self.handle.published().close_question(question, closing);
-                }
-                // The published state is the one at the end of the turn, so one time is enough.
-                Effect::Publish { session } => {
-                    if published.insert(session) {
-                        self.publish(engine, session);
-                    }
-                }
-                Effect::Tell { call, update } => self.send_update(calls, call, update),
-                Effect::Probe { timer, until } => self.probes.start(timer, until),
-                Effect::PauseProbe { timer } => self.probes.pause(timer),
-                Effect::StopProbe { timer } => self.probes.remove(timer),
-                Effect::PublishTimer { timer } => {
-                    tracing::debug!(%timer, "changed");
-                    self.handle.published().timer_changed(timer);
-                }
-                Effect::Posted { agent, message } => {
-                    self.handle.published().message_posted(agent, message)
-                }
-                Effect::Reply {
-                    call,
-                    outcome,
-                    tells_owner,
-                } => {
-                    let ended = outcome.session().filter(|_| tells_owner);
-                    let sent = self.reply(calls, call, outcome);
-                    self.answers_to_owners
-                        .extend(ended.map(|session| (session, sent)));
-                }
-            }
+            self.perform_one(engine, calls, effect, now, &mut published);
         }
         self.report_lost_answers();
         if !self.delivered_endings.is_empty() {
@@ -244,6 +145,110 @@ impl Performer {
         }
         for id in self.delivered_endings.drain(..) {
             self.keepers.mark_ending_delivered(id);
+        }
+    }
+
+    /// Performs one effect. `published`: sessions that this turn has published, each in the state at the end of the turn.
+    fn perform_one(
+        &mut self,
+        engine: &Engine,
+        calls: &mut HashMap<CallId, OpenCall>,
+        effect: Effect,
+        now: Now,
+        published: &mut HashSet<SessionId>,
+    ) {
+        match effect {
+            Effect::Record(_) => {}
+            Effect::Start {
+                session,
+                call,
+                deadline,
+            } => {
+                let launch = calls.get_mut(&call).and_then(|call| call.launch.take());
+                self.start(engine, session, launch, deadline, now.wall);
+            }
+            Effect::StartHeld {
+                session,
+                held,
+                calls: waiting,
+            } => {
+                let launch = LaunchOptions::from_bytes(&held.approval.launch);
+                self.keepers.prepare(session);
+                self.start(engine, session, launch, held.deadline, now.wall);
+                published.insert(session);
+                self.publish(engine, session);
+                for call in waiting {
+                    self.send_update(calls, call, Update::Accepted(session));
+                }
+            }
+            Effect::Kill { session, end } => {
+                let grace_ms = self.handle.config().kill_grace_ms();
+                self.keepers
+                    .send(session, &ToKeeper::Kill { end, grace_ms });
+            }
+            Effect::ForceKill { session, end } => self.keepers.end_forcibly(session, end),
+            Effect::Remove { session } => self.keepers.remove(session),
+            Effect::SetDeadline { session, deadline } => {
+                self.deadline_changed(engine, session, deadline, now);
+                self.keepers
+                    .send(session, &ToKeeper::Deadline { in_ms: deadline.0 });
+            }
+            Effect::StoreLimits {
+                session,
+                idle,
+                inactivity,
+                unasked_until,
+            } => {
+                let limits = ChangedLimits {
+                    idle,
+                    inactivity,
+                    deadline: (self.known.get(&session)).and_then(|of| of.details.deadline),
+                    unasked_until,
+                };
+                self.keepers.write_limits(session, limits);
+            }
+            Effect::AnswerConnection {
+                session,
+                number,
+                answer,
+            } => self.keepers.answer_connection(session, number, &answer),
+            Effect::QueryOutput { session } => self.keepers.send(session, &ToKeeper::Look),
+            Effect::WatchOutput { session, beyond } => {
+                self.keepers.send(session, &ToKeeper::Watch { beyond });
+            }
+            Effect::Ask { question } => self.ask(engine, question),
+            Effect::Close { question, closing } => {
+                if closing == Closing::Expired {
+                    self.audit_expired(question);
+                }
+                self.handle.published().close_question(question, closing);
+            }
+            Effect::Publish { session } => {
+                if published.insert(session) {
+                    self.publish(engine, session);
+                }
+            }
+            Effect::Tell { call, update } => self.send_update(calls, call, update),
+            Effect::Probe { timer, until } => self.probes.start(timer, until),
+            Effect::PauseProbe { timer } => self.probes.pause(timer),
+            Effect::StopProbe { timer } => self.probes.remove(timer),
+            Effect::PublishTimer { timer } => {
+                tracing::debug!(%timer, "changed");
+                self.handle.published().timer_changed(timer);
+            }
+            Effect::Posted { agent, message } => {
+                self.handle.published().message_posted(agent, message)
+            }
+            Effect::Reply {
+                call,
+                outcome,
+                tells_owner,
+            } => {
+                let ended = outcome.session().filter(|_| tells_owner);
+                let sent = self.reply(calls, call, outcome);
+                self.answers_to_owners
+                    .extend(ended.map(|session| (session, sent)));
+            }
         }
     }
 
@@ -299,7 +304,7 @@ impl Performer {
         engine: &Engine,
         id: SessionId,
         launch: Option<LaunchOptions>,
-        deadline_ms: Option<u64>,
+        deadline: Option<Millis>,
         created: Wall,
     ) {
         let (Some(session), Some(launch)) = (engine.session(id), launch) else {
@@ -327,7 +332,7 @@ impl Performer {
             details: SessionDetails {
                 cwd: launch.cwd.clone(),
                 pty: launch.pty.is_some(),
-                deadline: deadline_ms.map(Millis),
+                deadline,
                 name: launch.name.clone(),
                 ..SessionDetails::default()
             },
@@ -342,7 +347,7 @@ impl Performer {
                 command: session.command.as_bytes().to_vec(),
                 cwd: into_bytes(launch.cwd.into_os_string()),
                 pty: launch.pty.map(|(cols, rows)| frame::Size { cols, rows }),
-                deadline_ms,
+                deadline_ms: deadline.map(|limit| limit.0),
                 idle_ms: session.idle.map(|idle| idle.0),
                 inactivity_ms: session.inactivity.map(|limit| limit.0),
                 log_quota: config.log_quota,
@@ -351,7 +356,7 @@ impl Performer {
                 conversation: session.conversation.as_ref().map(|of| of.0.to_string()),
                 started_by: session.started_by.name(),
                 name: launch.name.map(|name| name.as_str().to_owned()),
-                grace_ms: (config.kill_grace * 1_000.0) as u32,
+                grace_ms: config.kill_grace_ms(),
                 secret_fingerprints: launch.secrets.to_bytes(),
             },
             argv,

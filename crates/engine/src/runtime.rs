@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use abide_core::record::StoredState;
-use abide_core::{Agent, Engine, Event, Millis};
+use abide_core::{Agent, Engine, Event, Millis, SessionId};
 use abide_session::accelerator::Accelerator;
 use abide_session::private_file;
 use tokio::sync::{mpsc, oneshot};
@@ -17,13 +17,13 @@ use crate::config::{Config, Paths};
 use crate::event_loop::{self, LoopParts};
 use crate::fleet::{Introduction, MachineIdentity, shards};
 use crate::handle::{Handle, HandleParts};
-use crate::keepers::{Keepers, RecoveredSession};
+use crate::keepers::{Keepers, RecoveredSession, SessionDetails};
 use crate::policy::PolicyStore;
 use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
 use crate::session_access::SessionAccess;
 use crate::store::{
-    self, OpenRows, Opened, OpenedPostgres, OwnMachine, PostgresAddress, StoreFault,
+    self, OpenRows, Opened, OpenedFleet, OpenedStore, OwnMachine, PostgresAddress, StoreFault,
 };
 use crate::web::Web;
 use crate::{entropy, machine_link, retention, wakers};
@@ -77,36 +77,16 @@ impl Runtime {
     /// the keepers are started.
     pub fn start(paths: &Paths, config: Config, program: PathBuf) -> Result<Self, RuntimeFault> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        // Created with private permissions before SQLite opens it. If this fails, opening fails too.
-        let (opened, fault, fleet, is_usable, unnamed) = match &config.store {
-            None => {
-                let _ = private_file::open(&paths.database());
-                let (opened, fault) = open_database(paths)?;
-                (opened, fault, None, None, Agent::default())
-            }
-            Some(url) => {
-                let identity = MachineIdentity::open(paths, config.machine.as_deref());
-                let identity = identity.map_err(|source| RuntimeFault::Machine {
-                    path: paths.machine(),
-                    source,
-                })?;
-                let stored_name = identity.name.clone();
-                let found = open_postgres(paths, url, &config, identity)?;
-                // Another name, if a machine of the fleet has this one.
-                let joined = found.fleet.as_ref().map(|opened| opened.fleet.state());
-                let name = joined.map_or(stored_name, |state| state.own_name.clone());
-                let unnamed = Agent::unnamed_on(&name);
-                (found.opened, None, found.fleet, found.is_usable, unnamed)
-            }
-        };
+        let (found, unnamed) = open_store(paths, &config)?;
         let Opened {
             store,
             reader,
             state,
             mut open,
-        } = opened;
+        } = found.opened;
         let (events, event_queue) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);
+        let (resend, resend_requests) = mpsc::channel(RESEND_QUEUE);
         let web = Arc::new(Web::new(config.ca_file.clone()));
         let prober = Prober::new(events.clone(), web.clone());
         for (timer, until) in std::mem::take(&mut open.conditions) {
@@ -117,7 +97,6 @@ impl Runtime {
             false => 0,
         };
         let keepers = Keepers::new(paths.sessions(), program, pool, events);
-        let (resend, resend_requests) = mpsc::channel(RESEND_QUEUE);
         let parts = HandleParts {
             paths: paths.clone(),
             keepers: keepers.clone(),
@@ -128,26 +107,19 @@ impl Runtime {
             resend,
             policy: PolicyStore::new(&paths.config),
             audit: AuditLog::new(paths.audit()),
-            fleet: fleet.as_ref().map(|opened| opened.fleet.clone()),
+            fleet: found.fleet.as_ref().map(|opened| opened.fleet.clone()),
             unnamed: unnamed.clone(),
         };
         let handle = Handle::new(inbox, parts, config);
         // Read now, so that a command does not need another file descriptor. A fault is reported to each command.
         let _ = handle.policy().policy();
-        if let Some(fault) = fault {
+        if let Some(fault) = found.fault {
             handle.published().set_storage_fault(&fault);
         }
-        handle
-            .prober()
-            .set_sessions(Arc::new(SessionAccess(handle.clone())));
+        prober.set_sessions(Arc::new(SessionAccess(handle.clone())));
         let agents = handle.clients().agents();
         let resumable = agents.iter().map(|agent| handle.resumable(agent));
-        let mut sessions = keepers.recover();
-        let mut details = HashMap::new();
-        for found in &mut sessions {
-            found.session.agent = unnamed.of_stored(&found.session.agent.0);
-            details.insert(found.id, std::mem::take(&mut found.details));
-        }
+        let (sessions, details) = recover_sessions(&keepers, &unnamed);
         let recovered = recovery_events(sessions, resumable, state, open);
         keepers.fill_pool();
         tokio::spawn(wakers::run(
@@ -156,17 +128,9 @@ impl Runtime {
             web,
             resend_requests,
         ));
-        let engine = Engine::new(entropy::bits()).with_unnamed(unnamed);
-        let (ready, recovered_published) = oneshot::channel();
-        let (ready_sender, ready_receiver) = oneshot::channel();
+        let (ready, published) = oneshot::channel();
         let retention = retention::run(handle.clone(), clock.clone(), store.clone());
-        tokio::spawn(async move {
-            // Retention must not choose before all sessions are published.
-            if recovered_published.await.is_ok() {
-                let _ = ready_sender.send(());
-                retention.await;
-            }
-        });
+        let published = start_retention(published, retention);
         let parts = LoopParts {
             clock,
             store,
@@ -176,44 +140,51 @@ impl Runtime {
             ready,
         };
         let event_loop = tokio::spawn(event_loop::run(
-            engine,
+            Engine::new(entropy::bits()).with_unnamed(unnamed),
             recovered,
             calls,
             event_queue,
             handle.clone(),
             parts,
         ));
-        let start_again = Arc::new(OnceLock::new());
-        if let Some(opened) = fleet {
-            opened.fleet.set_clients(handle.clients().clone());
-            let fleet = opened.fleet.clone();
-            let has_new_identity = async move {
-                fleet.has_new_identity().await;
-                "this machine has a new id"
-            };
-            tokio::spawn(stop_after(
-                has_new_identity,
-                handle.clone(),
-                start_again.clone(),
-            ));
-            tokio::spawn(shards::take_messages(opened.fleet.clone(), handle.clone()));
-            tokio::spawn(shards::forward(opened, handle.clone()));
-        }
-        if let Some(is_usable) = is_usable {
-            let is_back = async move {
-                match is_usable.await {
-                    Ok(()) => "the database can be used again",
-                    Err(_) => std::future::pending().await,
-                }
-            };
-            tokio::spawn(stop_after(is_back, handle.clone(), start_again.clone()));
-        }
-        Ok(Runtime {
+        let runtime = Runtime {
             handle,
             event_loop,
-            recovered: Some(ready_receiver),
-            start_again,
-        })
+            recovered: Some(published),
+            start_again: Arc::default(),
+        };
+        if let Some(opened) = found.fleet {
+            runtime.start_fleet(opened);
+        }
+        if let Some(usable_again) = found.usable_again {
+            runtime.stop_after("the database can be used again", async move {
+                if usable_again.await.is_err() {
+                    std::future::pending().await
+                }
+            });
+        }
+        Ok(runtime)
+    }
+
+    /// Starts the tasks that connect the engine with the other machines of its fleet.
+    fn start_fleet(&self, opened: OpenedFleet) {
+        let (fleet, handle) = (opened.fleet.clone(), self.handle.clone());
+        fleet.set_clients(handle.clients().clone());
+        tokio::spawn(shards::take_messages(fleet.clone(), handle.clone()));
+        tokio::spawn(shards::forward(opened, handle));
+        self.stop_after("this machine has a new id", async move {
+            fleet.new_identity().await;
+        });
+    }
+
+    /// Stops the engine after an event, because of which it has to be started again.
+    fn stop_after(&self, why: &'static str, event: impl Future<Output = ()> + Send + 'static) {
+        let (handle, start_again) = (self.handle.clone(), self.start_again.clone());
+        tokio::spawn(async move {
+            event.await;
+            let _ = start_again.set(why);
+            handle.stop().await;
+        });
     }
 
     /// Waits until recovered sessions and timers are published. Returns false on failure;
@@ -240,14 +211,34 @@ impl Runtime {
     }
 }
 
-/// Stops the engine when there is a reason to start it again.
-async fn stop_after(
-    reason: impl Future<Output = &'static str>,
-    handle: Handle,
-    start_again: Arc<OnceLock<&'static str>>,
-) {
-    let _ = start_again.set(reason.await);
-    handle.stop().await;
+/// Sessions of earlier daemons, and their details.
+fn recover_sessions(
+    keepers: &Arc<Keepers>,
+    unnamed: &Agent,
+) -> (Vec<RecoveredSession>, HashMap<SessionId, SessionDetails>) {
+    let mut sessions = keepers.recover();
+    let mut details = HashMap::new();
+    for found in &mut sessions {
+        found.session.agent = unnamed.of_stored(&found.session.agent.0);
+        details.insert(found.id, std::mem::take(&mut found.details));
+    }
+    (sessions, details)
+}
+
+/// Starts retention after all sessions are published, since it must not choose before. Returns a receiver that hears of
+/// that too.
+fn start_retention(
+    published: oneshot::Receiver<()>,
+    retention: impl Future<Output = ()> + Send + 'static,
+) -> oneshot::Receiver<()> {
+    let (sender, receiver) = oneshot::channel();
+    tokio::spawn(async move {
+        if published.await.is_ok() {
+            let _ = sender.send(());
+            retention.await;
+        }
+    });
+    receiver
 }
 
 /// Events that tell the core what earlier daemons left. Questions come after the sessions that they are about, and timers
@@ -286,14 +277,43 @@ pub(super) fn recovery_events(
 /// Maximum length in bytes of the path of a database, with the suffixes of its companion files.
 const MAX_DATABASE_PATH: usize = 500;
 
-/// Opens the database. Returns a sentence about a fault with which the daemon can run.
-fn open_database(paths: &Paths) -> Result<(Opened, Option<String>), RuntimeFault> {
+/// Opens the database of the configuration: PostgreSQL if it has an address, else SQLite. Returns the agent of calls
+/// without a name too.
+fn open_store(paths: &Paths, config: &Config) -> Result<(OpenedStore, Agent), RuntimeFault> {
+    let Some(url) = &config.store else {
+        return Ok((open_sqlite(paths)?, Agent::default()));
+    };
+    let identity = MachineIdentity::open(paths, config.machine.as_deref());
+    let identity = identity.map_err(|source| RuntimeFault::Machine {
+        path: paths.machine(),
+        source,
+    })?;
+    let stored_name = identity.name.clone();
+    let found = open_postgres(paths, url, config, identity)?;
+    // Another name, if a machine of the fleet has this one.
+    let joined = found.fleet.as_ref().map(|opened| opened.fleet.state());
+    let name = joined.map_or(stored_name, |state| state.own_name.clone());
+    Ok((found, Agent::unnamed_on(&name)))
+}
+
+/// Opens the SQLite database.
+fn open_sqlite(paths: &Paths) -> Result<OpenedStore, RuntimeFault> {
     let path = paths.database();
     let length = path.as_os_str().len();
     if length > MAX_DATABASE_PATH {
         return Err(RuntimeFault::DatabasePath(length));
     }
-    store::open(&path, boot_id()).map_err(|source| RuntimeFault::Database { path, source })
+    // Created with private permissions before SQLite opens it. If this fails, opening fails too.
+    let _ = private_file::open(&path);
+    match store::open(&path, boot_id()) {
+        Ok((opened, fault)) => Ok(OpenedStore {
+            opened,
+            fault,
+            fleet: None,
+            usable_again: None,
+        }),
+        Err(source) => Err(RuntimeFault::Database { path, source }),
+    }
 }
 
 /// Opens the PostgreSQL database at an address.
@@ -302,7 +322,7 @@ fn open_postgres(
     url: &str,
     config: &Config,
     identity: MachineIdentity,
-) -> Result<OpenedPostgres, RuntimeFault> {
+) -> Result<OpenedStore, RuntimeFault> {
     let address = PostgresAddress::parse(url, config.ca_file.clone());
     let address = address.map_err(|fault| StoreFault::Unopenable(fault.to_string()))?;
     let address = address.following(paths.config.clone());

@@ -11,7 +11,7 @@ use abide_core::{Agent, Conversation, settings_name};
 use abide_session::sandbox::{ASK_OUTSIDE, Folder, Mode, Network, OWN_LAYERS, Plan, measured_size};
 
 use crate::config::{Config, HttpListen, NetworkMode, Paths, SandboxConfig, SandboxMode};
-use crate::gate_plan::{self, GateConfig};
+use crate::gate_plan::{self, GateConfig, InvalidGate};
 use crate::policy::PolicyStore;
 use crate::secret;
 
@@ -47,6 +47,20 @@ pub enum WishOf {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TooMuch(pub String);
+
+/// Reason why a sandbox that the settings want cannot be made.
+#[derive(Debug, thiserror::Error)]
+enum ImpossiblePlan {
+    #[error(transparent)]
+    Gate(#[from] InvalidGate),
+    #[error(transparent)]
+    Workspace(#[from] BadWorkspace),
+    #[error("`sandbox.write` names '{}', which belongs to abide", .0.display())]
+    WritesOwn(PathBuf),
+    #[error("what this agent wrote to home and temporary folders takes {size} bytes, more than `sandbox.layer_bytes`, {limit}; \
+             a person removes it with `abide sandbox layers --remove {}`", agent.0)]
+    FullLayers { size: u64, limit: u64, agent: Agent },
+}
 
 /// Facts about a command on which its sandbox depends.
 pub struct SandboxSubject<'a> {
@@ -88,49 +102,47 @@ impl SandboxSubject<'_> {
             SandboxMode::ReadOnly => Mode::ReadOnly,
             SandboxMode::WorkspaceWrite => Mode::WorkspaceWrite,
         };
-        let impossible = |why: String| {
-            Ok(SandboxChoice::Impossible(format!(
+        Ok(match self.plan(mode, network, settings, home) {
+            Ok(plan) => SandboxChoice::Plan(Box::new(plan)),
+            Err(why) => SandboxChoice::Impossible(format!(
                 "the sandbox `{}` cannot be enforced here: {why}. Nothing was run. {ASK_OUTSIDE}",
                 mode.as_str()
-            )))
-        };
+            )),
+        })
+    }
+
+    fn plan(
+        &self,
+        mode: Mode,
+        network: NetworkMode,
+        settings: SandboxConfig,
+        home: PathBuf,
+    ) -> Result<Plan, ImpossiblePlan> {
         let network = match network {
             NetworkMode::Off => Network::Off,
             NetworkMode::On => Network::On,
-            NetworkMode::Allowlist => match gate_plan::make(&self.gate(&settings)) {
-                Ok(gate) => Network::Allowlist(gate),
-                Err(why) => return impossible(why.to_string()),
-            },
+            NetworkMode::Allowlist => Network::Allowlist(gate_plan::make(&self.gate(&settings))?),
         };
         let own = self.own_folders();
-        let workspace = match workspace(self.root, &home, &own) {
-            Ok(workspace) => workspace,
-            Err(why) => return impossible(why.to_string()),
-        };
+        let workspace = workspace(self.root, &home, &own)?;
         if mode == Mode::WorkspaceWrite
             && let Some(why) = not_writable(&workspace.path)
         {
-            return impossible(why.to_string());
+            return Err(why.into());
         }
         if let Some(path) = settings.write.iter().find(|path| touches_own(path, &own)) {
-            let shown = path.display();
-            return impossible(format!(
-                "`sandbox.write` names '{shown}', which belongs to abide"
-            ));
+            return Err(ImpossiblePlan::WritesOwn(path.clone()));
         }
         let layers = layers_of(self.paths, &self.agent.0);
         if let (Some(limit), Some(size)) = (settings.layer_bytes, measured_size(&layers))
             && size > limit
         {
-            return impossible(format!(
-                "what this agent wrote to home and temporary folders takes {size} bytes, more than `sandbox.layer_bytes`, \
-                 {limit}; a person removes it with `abide sandbox layers --remove {}`",
-                self.agent.0
-            ));
+            let agent = self.agent.clone();
+            return Err(ImpossiblePlan::FullLayers { size, limit, agent });
         }
         let mut hide = settings.hide;
         hide.extend(self.secret_files(&workspace.path, &home));
-        Ok(SandboxChoice::Plan(Box::new(Plan {
+        Ok(Plan {
             at_least: settings.at_least.into(),
             mode,
             network,
@@ -141,7 +153,7 @@ impl SandboxSubject<'_> {
             hide,
             own,
             layer_bytes: settings.layer_bytes,
-        })))
+        })
     }
 
     /// Configuration of the network gate: the allowlist of the settings, and the names that people have allowed.

@@ -27,7 +27,7 @@ use rusqlite::{Connection, ffi};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::clients::ConnectedReaders;
-pub(crate) use damage::{OpenedPostgres, open_postgres};
+pub(crate) use damage::{OpenedStore, open_postgres};
 pub use damage::{check, damaged_copies, open, wal_is_damaged};
 pub use deliveries::{ClientRow, Delivery, DeliveryState, WakerRecord};
 pub use held::CommandAnswer;

@@ -50,7 +50,7 @@ pub struct SessionCgroup {
     pub path: PathBuf,
     /// The open directory of the cgroup.
     pub folder: OwnedFd,
-    /// `cgroup.events`: `POLLPRI` is raised when the result of [`SessionCgroup::populated`] changes.
+    /// `cgroup.events`: `POLLPRI` is raised when the result of [`SessionCgroup::is_populated`] changes.
     pub events: File,
 }
 
@@ -109,7 +109,7 @@ impl SessionCgroup {
 
     /// True if a process lives in the cgroup or below it. A cgroup that cannot be read counts as empty: it
     /// was removed.
-    pub fn populated(&self) -> bool {
+    pub fn is_populated(&self) -> bool {
         let mut bytes = [0; COUNTERS_SIZE];
         let len = self.events.read_at(&mut bytes, 0).unwrap_or(0);
         bytes[..len].starts_with(b"populated 1")

@@ -19,9 +19,9 @@ const NAMES: usize = 64;
 /// stayed in the connection, a kill would wait behind them.
 pub struct ChildInput {
     to: Option<OwnedFd>,
-    terminal: bool,
+    is_terminal: bool,
     queue: Vec<u8>,
-    closing: bool,
+    is_closing: bool,
     /// Bytes that reached no process, until they are reported.
     dropped: u64,
     /// Bytes received under each of the last keys.
@@ -29,13 +29,13 @@ pub struct ChildInput {
 }
 
 impl ChildInput {
-    /// Queue that writes to `to`. `terminal` decides how the end of input is sent.
-    pub fn new(to: Option<OwnedFd>, terminal: bool) -> Self {
+    /// Queue that writes to `to`. `is_terminal` decides how the end of input is sent.
+    pub fn new(to: Option<OwnedFd>, is_terminal: bool) -> Self {
         ChildInput {
             to,
-            terminal,
+            is_terminal,
             queue: Vec::new(),
-            closing: false,
+            is_closing: false,
             dropped: 0,
             named: VecDeque::new(),
         }
@@ -44,7 +44,7 @@ impl ChildInput {
     /// Appends bytes to the queue. Bytes that were received before under the same key, and bytes after the
     /// end of input, are dropped and count as taken; their number is returned.
     pub fn push(&mut self, mut bytes: Vec<u8>, once: Option<InputKey>) -> u64 {
-        if self.to.is_none() || self.closing {
+        if self.to.is_none() || self.is_closing {
             let length = bytes.len() as u64;
             let known = once.map_or(0, |once| self.received(&once).min(length));
             self.dropped += length - known;
@@ -95,10 +95,10 @@ impl ChildInput {
 
     /// Closes the input after the queued bytes.
     pub fn close(&mut self) {
-        if self.terminal && !self.closing {
+        if self.is_terminal && !self.is_closing {
             self.queue.push(END_OF_INPUT);
         }
-        self.closing = !self.terminal;
+        self.is_closing = !self.is_terminal;
         self.close_if_done();
     }
 
@@ -125,7 +125,7 @@ impl ChildInput {
                 Err(_) => {
                     self.dropped += (self.queue.len() - taken) as u64;
                     taken = self.queue.len();
-                    self.closing = true;
+                    self.is_closing = true;
                 }
             }
         }
@@ -137,7 +137,7 @@ impl ChildInput {
     fn close_if_done(&mut self) {
         if self.queue.is_empty() {
             self.queue = Vec::new();
-            if self.closing {
+            if self.is_closing {
                 self.to = None;
             }
         }

@@ -21,7 +21,7 @@ pub struct Connection {
     inbox: Vec<u8>,
     outbox: Vec<u8>,
     later: Vec<u8>,
-    broken: bool,
+    is_broken: bool,
 }
 
 impl Connection {
@@ -33,7 +33,7 @@ impl Connection {
             inbox: Vec::new(),
             outbox: Vec::new(),
             later: Vec::new(),
-            broken: false,
+            is_broken: false,
         }
     }
 
@@ -48,8 +48,8 @@ impl Connection {
     }
 
     /// True once the connection has failed.
-    pub fn broken(&self) -> bool {
-        self.broken
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     /// True if the peer has disconnected, although not all of its frames may have been handled.
@@ -80,18 +80,18 @@ impl Connection {
         }
         self.flush();
         if self.outbox.len() > UNTAKEN_LIMIT {
-            self.broken = true;
+            self.is_broken = true;
         }
     }
 
     /// Sends queued bytes until the socket would block.
     pub fn flush(&mut self) {
-        while !self.outbox.is_empty() && !self.broken {
+        while !self.outbox.is_empty() && !self.is_broken {
             match rustix::net::send(&self.socket, &self.outbox, SendFlags::NOSIGNAL) {
                 Ok(count) => drop(self.outbox.drain(..count)),
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR) => {}
-                Err(_) => self.broken = true,
+                Err(_) => self.is_broken = true,
             }
         }
     }
@@ -112,13 +112,13 @@ impl Connection {
     pub fn receive(&mut self) -> bool {
         let mut bytes = [0; READ_SIZE];
         match rustix::net::recv(&self.socket, &mut bytes[..], RecvFlags::empty()) {
-            Ok((0, _)) => self.broken = true,
+            Ok((0, _)) => self.is_broken = true,
             Ok((count, _)) => {
                 self.inbox.extend_from_slice(&bytes[..count]);
                 return true;
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(_) => self.broken = true,
+            Err(_) => self.is_broken = true,
         }
         false
     }
@@ -133,7 +133,7 @@ impl Connection {
                 frame
             }
             Err(_) => {
-                self.broken = true;
+                self.is_broken = true;
                 None
             }
         }

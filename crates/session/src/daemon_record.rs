@@ -327,7 +327,7 @@ struct RecordFile {
     /// Length of the file.
     length: u64,
     /// The last line has no end, so the next one must not continue it.
-    torn: bool,
+    is_torn: bool,
     record: DaemonRecord,
     deferred: Vec<Deferred>,
     /// Cursors that the file has.
@@ -349,7 +349,7 @@ impl RecordFile {
             path,
             file,
             length: bytes.len() as u64,
-            torn: bytes.last().is_some_and(|last| *last != b'\n'),
+            is_torn: bytes.last().is_some_and(|last| *last != b'\n'),
             stored: record.cursors.clone(),
             record,
             deferred: Vec::new(),
@@ -394,9 +394,9 @@ impl RecordFile {
             Some(file) => file,
             file @ None => file.insert(options().create(true).open(&self.path)?),
         };
-        let end = if self.torn { "\n" } else { "" };
+        let end = if self.is_torn { "\n" } else { "" };
         file.write_all(format!("{end}{lines}").as_bytes())?;
-        self.torn = false;
+        self.is_torn = false;
         self.length += lines.len() as u64;
         Ok(())
     }
@@ -407,7 +407,7 @@ impl RecordFile {
         private_file::write(&self.path, &lines)?;
         self.file = None;
         self.length = lines.len() as u64;
-        self.torn = false;
+        self.is_torn = false;
         Ok(())
     }
 }

@@ -95,20 +95,21 @@ impl ForkServer {
         let mut requests = Some(requests);
         loop {
             let Woken {
-                asked,
-                gate_wanted,
-                signalled,
+                has_keeper_request,
+                has_gate_request,
+                has_signal,
             } = wait(requests.as_ref(), &self.gate_requests, signals);
-            if signalled {
+            if has_signal {
                 if signals::read_signalfd(signals, START_DAEMON.as_raw()) {
                     self.start_daemon();
                 }
                 self.reap();
             }
-            if gate_wanted && let Ok(Some((_, channel))) = receive(self.gate_requests.as_fd()) {
+            if has_gate_request && let Ok(Some((_, channel))) = receive(self.gate_requests.as_fd())
+            {
                 self.start_gate(channel);
             }
-            if let Some(open) = requests.as_ref().filter(|_| asked) {
+            if let Some(open) = requests.as_ref().filter(|_| has_keeper_request) {
                 match receive(open.as_fd()) {
                     Ok(Some((folder, socket))) => self.fork_keeper(&folder, socket),
                     Ok(None) => {}
@@ -225,9 +226,9 @@ fn run_program(arguments: &[&str]) -> ! {
 
 /// Descriptors that woke the loop.
 struct Woken {
-    asked: bool,
-    gate_wanted: bool,
-    signalled: bool,
+    has_keeper_request: bool,
+    has_gate_request: bool,
+    has_signal: bool,
 }
 
 /// Waits for a request or a signal.
@@ -247,9 +248,9 @@ fn wait(requests: Option<&OwnedFd>, gate_requests: &OwnedFd, signals: &OwnedFd) 
     }
     let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
     Woken {
-        asked: ready(2),
-        gate_wanted: ready(1),
-        signalled: ready(0),
+        has_keeper_request: ready(2),
+        has_gate_request: ready(1),
+        has_signal: ready(0),
     }
 }
 

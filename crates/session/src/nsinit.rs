@@ -76,20 +76,10 @@ impl Namespace {
             handle,
             keep_alive: Some(keep_alive),
         };
-        let made = read_report(&report).and_then(|()| {
-            let kind = ThreadNameSpaceType::PROCESS_ID;
-            Ok(move_into_thread_name_spaces(
-                namespace.handle.as_fd(),
-                kind,
-            )?)
-        });
-        match made {
-            Ok(()) => Ok(namespace),
-            Err(fault) => {
-                namespace.abandon();
-                Err(fail(fault))
-            }
-        }
+        read_report(&report).map_err(fail)?;
+        let kind = ThreadNameSpaceType::PROCESS_ID;
+        move_into_thread_name_spaces(namespace.handle.as_fd(), kind).map_err(|e| fail(e.into()))?;
+        Ok(namespace)
     }
 
     /// Namespace with this init process, which ends after `keep_alive` is closed.
@@ -110,11 +100,15 @@ impl Namespace {
     pub fn release(&mut self) {
         self.keep_alive = None;
     }
+}
 
-    /// Ends a namespace in which nothing was started.
-    pub fn abandon(self) {
-        self.kill();
-        spawn::reap(self.pid);
+impl Drop for Namespace {
+    /// Ends a namespace in which nothing was started, since it was not released.
+    fn drop(&mut self) {
+        if self.keep_alive.is_some() {
+            self.kill();
+            spawn::reap(self.pid);
+        }
     }
 }
 

@@ -47,7 +47,7 @@ pub struct Run {
     pub grace_ms: u32,
     root: i32,
     leader: i32,
-    leaving: bool,
+    init_is_exiting: bool,
     has_outsiders: bool,
     log: LogWriter,
     streams: [Option<(OwnedFd, Stream)>; 2],
@@ -55,11 +55,11 @@ pub struct Run {
     quiet_since: u64,
     deadline: Option<u64>,
     killing: Killing,
-    reason: Option<End>,
+    kill_reason: Option<End>,
     state: State,
-    empty: bool,
+    tree_is_empty: bool,
     /// Log length at which the daemon wants a `Grew` frame.
-    watch: Option<u64>,
+    watch_beyond: Option<u64>,
     started_due: Option<u64>,
     sent: SentFrames,
     notices: Vec<FromKeeper>,
@@ -108,7 +108,10 @@ enum Killing {
     Hard {
         since: u64,
         again: u64,
-        told: bool,
+    },
+    /// The tree was reported not to die; SIGKILL is repeated at this time.
+    Reported {
+        again: u64,
     },
 }
 
@@ -144,7 +147,7 @@ impl Run {
             grace_ms: launch.record.grace_ms,
             root: std::process::id() as i32,
             leader: spawned.leader,
-            leaving: false,
+            init_is_exiting: false,
             has_outsiders: false,
             log: LogWriter::new(own.log_folder.clone(), launch.record.log_quota),
             streams: [streams.next(), streams.next()],
@@ -155,10 +158,10 @@ impl Run {
                 .deadline_ms
                 .map(|limit| own.begun.0.saturating_add(limit)),
             killing: Killing::No,
-            reason: None,
+            kill_reason: None,
             state: State::Running,
-            empty: false,
-            watch: None,
+            tree_is_empty: false,
+            watch_beyond: None,
             started_due: Some(now + started_delay(launch)),
             sent: SentFrames::default(),
             notices: Vec::new(),
@@ -178,27 +181,27 @@ impl Run {
 
     /// Frames that describe the current state, for a newly connected daemon.
     pub fn state_frames(&mut self) -> Vec<FromKeeper> {
-        self.watch = None;
+        self.watch_beyond = None;
         self.started_due = None;
         let mut frames = vec![self.started()];
         match &self.state {
             State::Running | State::Draining { .. } => frames.push(self.grew()),
             State::Recorded(ending) => {
                 frames.push(FromKeeper::Exited(*ending));
-                if self.empty && !ending.empty {
+                if self.tree_is_empty && !ending.empty {
                     frames.push(FromKeeper::Emptied);
                 }
-                if self.closed() && !ending.closed {
+                if self.streams_are_closed() && !ending.closed {
                     frames.push(FromKeeper::Closed);
                 }
             }
         }
-        frames.extend(self.kill_pending());
+        frames.extend(self.retry_reported_kill());
         frames
     }
 
     /// True once the ending is recorded, the tree is empty and the streams are closed.
-    pub fn over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         matches!(self.state, State::Recorded(_)) && self.sent.emptied && self.sent.closed
     }
 
@@ -227,13 +230,13 @@ impl Run {
         let kill = match self.killing {
             Killing::No => None,
             Killing::Asked { until } => Some(until),
-            Killing::Hard { again, .. } => Some(again),
+            Killing::Hard { again, .. } | Killing::Reported { again } => Some(again),
         };
         [
             deadline,
             drain,
-            kill.filter(|_| !self.empty),
-            self.next_look(),
+            kill.filter(|_| !self.tree_is_empty),
+            self.next_layer_check(),
             self.started_due,
         ]
         .into_iter()
@@ -241,29 +244,29 @@ impl Run {
         .min()
     }
 
-    /// Time of the next look at the layers of the sandbox.
-    fn next_look(&self) -> Option<u64> {
-        let sandbox = self.own.sandbox.as_ref().filter(|_| !self.empty)?;
-        sandbox.supervision.next_look()
+    /// Time of the next check of the layers of the sandbox.
+    fn next_layer_check(&self) -> Option<u64> {
+        let sandbox = self.own.sandbox.as_ref().filter(|_| !self.tree_is_empty)?;
+        sandbox.supervision.next_layer_check()
     }
 
     /// Ends the tree if it has made what makes git look elsewhere for its configuration.
-    pub fn look_at_git(&mut self) {
+    pub fn check_git_watch(&mut self) {
         if self
             .own
             .sandbox
             .as_mut()
-            .is_some_and(RunSandbox::look_at_git)
+            .is_some_and(RunSandbox::check_git_watch)
         {
             self.kill(End::Sandbox, 0);
         }
     }
 
     /// Reads what a stream has.
-    pub fn take_output(&mut self, at: usize) {
+    pub fn read_output(&mut self, at: usize) {
         let mut left = TURN_LIMIT;
         while left > 0 {
-            match self.take_once(at, left) {
+            match self.read_once(at, left) {
                 OutputRead::Bytes(count) if count >= READ_SIZE as u64 => {
                     left = left.saturating_sub(count);
                 }
@@ -274,14 +277,14 @@ impl Run {
 
     /// Handles a stream whose writers are gone and that is empty. The end of a terminal is only seen by
     /// reading.
-    pub fn stream_ended(&mut self, at: usize) {
+    pub fn handle_stream_end(&mut self, at: usize) {
         match &self.streams[at] {
-            Some((_, Stream::Pty)) => self.take_output(at),
+            Some((_, Stream::Pty)) => self.read_output(at),
             _ => self.streams[at] = None,
         }
     }
 
-    fn take_once(&mut self, at: usize, max: u64) -> OutputRead {
+    fn read_once(&mut self, at: usize, max: u64) -> OutputRead {
         let Some((fd, stream)) = &self.streams[at] else {
             return OutputRead::Closed;
         };
@@ -304,7 +307,7 @@ impl Run {
                 Some((fd, _)) => rustix::io::ioctl_fionread(fd).unwrap_or(0) + 1,
             };
             while left > 0 {
-                match self.take_once(at, TURN_LIMIT) {
+                match self.read_once(at, TURN_LIMIT) {
                     OutputRead::Bytes(count) => left = left.saturating_sub(count),
                     OutputRead::Nothing | OutputRead::Closed => break,
                 }
@@ -336,7 +339,7 @@ impl Run {
             ToKeeper::Kill { end, grace_ms } => self.kill(end, grace_ms),
             ToKeeper::Forced { end } => {
                 if matches!(self.state, State::Running) {
-                    self.reason.get_or_insert(end);
+                    self.kill_reason.get_or_insert(end);
                 }
             }
             ToKeeper::Deadline { in_ms: 0 } => self.deadline = None,
@@ -344,7 +347,7 @@ impl Run {
                 self.deadline = Some(mono_ms().saturating_add(in_ms));
             }
             ToKeeper::Look => self.notices.push(self.grew()),
-            ToKeeper::Watch { beyond } => self.watch = Some(beyond),
+            ToKeeper::Watch { beyond } => self.watch_beyond = Some(beyond),
             ToKeeper::Input { bytes, once } => {
                 let unwanted = self.input.push(bytes, once);
                 self.input_taken(unwanted);
@@ -391,18 +394,18 @@ impl Run {
     /// already ended keeps its ending.
     pub fn kill(&mut self, end: End, grace_ms: u32) {
         self.reap();
-        if self.empty {
+        if self.tree_is_empty {
             return;
         }
         if matches!(self.state, State::Running) {
-            self.reason.get_or_insert(end);
+            self.kill_reason.get_or_insert(end);
         }
         let until = mono_ms() + u64::from(grace_ms);
         match &mut self.killing {
             // The daemon that asks now may not have received the report.
-            Killing::Hard { .. } => {
-                let pending = self.kill_pending();
-                self.notices.extend(pending);
+            Killing::Hard { .. } | Killing::Reported { .. } => {
+                let report = self.retry_reported_kill();
+                self.notices.extend(report);
             }
             _ if grace_ms == 0 => self.kill_hard(),
             Killing::Asked { until: before } => *before = until.min(*before),
@@ -423,14 +426,13 @@ impl Run {
         self.killing = Killing::Hard {
             since: now,
             again: now + KILL_RETRY_MS,
-            told: false,
         };
         self.kill_tree();
     }
 
-    /// Frame that reports a tree that does not die, if that is known.
-    fn kill_pending(&self) -> Option<FromKeeper> {
-        if self.empty || !matches!(self.killing, Killing::Hard { told: true, .. }) {
+    /// Kills a tree again that was reported not to die. Returns the report, unless no process is left.
+    fn retry_reported_kill(&self) -> Option<FromKeeper> {
+        if self.tree_is_empty || !matches!(self.killing, Killing::Reported { .. }) {
             return None;
         }
         let left = self.kill_tree() as u32;
@@ -445,70 +447,75 @@ impl Run {
     }
 
     /// Handles deadlines that have passed.
-    pub fn alarms(&mut self) {
+    pub fn handle_alarms(&mut self) {
         let now = mono_ms();
         if matches!(self.state, State::Running) && self.deadline.is_some_and(|at| at <= now) {
             self.reap();
             if matches!(self.state, State::Running) {
                 crash_point("keeper.at_deadline");
                 self.deadline = None;
-                self.reason.get_or_insert(End::Deadline);
+                self.kill_reason.get_or_insert(End::Deadline);
                 self.kill_hard();
             }
         }
-        if self.next_look().is_some_and(|at| at <= now)
+        if self.next_layer_check().is_some_and(|at| at <= now)
             && let Some(sandbox) = &mut self.own.sandbox
-            && sandbox.look_at_layers(now)
+            && sandbox.check_layers(now)
         {
             self.kill(End::Sandbox, 0);
         }
         match self.killing {
-            Killing::Asked { until } if until <= now && !self.empty => self.kill_hard(),
-            Killing::Hard { again, .. } if again <= now && !self.empty => self.kill_again(now),
-            Killing::No | Killing::Asked { .. } | Killing::Hard { .. } => {}
+            _ if self.tree_is_empty => {}
+            Killing::Asked { until } if until <= now => self.kill_hard(),
+            Killing::Hard { again, .. } | Killing::Reported { again } if again <= now => {
+                self.kill_again(now);
+            }
+            Killing::No
+            | Killing::Asked { .. }
+            | Killing::Hard { .. }
+            | Killing::Reported { .. } => {}
         }
     }
 
     fn kill_again(&mut self, now: u64) {
         self.reap();
-        if self.empty {
+        if self.tree_is_empty {
             return;
         }
-        let left = self.kill_tree();
-        if let Killing::Hard { since, again, told } = &mut self.killing {
-            if !*told && now - *since >= KILL_PENDING_MS && left > 0 {
-                *told = true;
-                self.notices
-                    .push(FromKeeper::KillPending { left: left as u32 });
+        let left = self.kill_tree() as u32;
+        match &mut self.killing {
+            Killing::Hard { since, again } if now - *since < KILL_PENDING_MS || left == 0 => {
+                *again = now + KILL_RETRY_MS;
             }
-            *again = now
-                + if *told {
-                    KILL_SLOW_RETRY_MS
-                } else {
-                    KILL_RETRY_MS
-                };
+            Killing::Hard { .. } => {
+                self.notices.push(FromKeeper::KillPending { left });
+                let again = now + KILL_SLOW_RETRY_MS;
+                self.killing = Killing::Reported { again };
+            }
+            Killing::Reported { again } => *again = now + KILL_SLOW_RETRY_MS,
+            Killing::No | Killing::Asked { .. } => {}
         }
     }
 
     /// Reaps every child that has ended.
     pub fn reap(&mut self) {
-        while let Some((pid, status)) = wait_any(&mut self.empty) {
+        while let Some((pid, status)) = wait_any(&mut self.tree_is_empty) {
             if pid == self.leader && matches!(self.state, State::Running) {
-                self.leader_ended(exit_of(status));
+                self.handle_leader_exit(exit_of(status));
             }
         }
-        if self.empty
+        if self.tree_is_empty
             && let Some(cgroup) = &self.own.cgroup
         {
             // A process that is no descendant may have been moved into the cgroup.
-            self.has_outsiders = cgroup.populated();
-            self.empty = !self.has_outsiders;
+            self.has_outsiders = cgroup.is_populated();
+            self.tree_is_empty = !self.has_outsiders;
         }
     }
 
-    fn killed_for_memory(&self, exit: Exit) -> bool {
+    fn was_killed_for_memory(&self, exit: Exit) -> bool {
         let killed = matches!(exit, Exit::Signal(libc::SIGKILL) | Exit::Code(137));
-        killed && self.reason.is_none() && self.own.oom.rose(self.own.cgroup.as_ref())
+        killed && self.kill_reason.is_none() && self.own.oom.rose(self.own.cgroup.as_ref())
     }
 
     /// Reason of a kill by the daemon, which ends a tree whose deadline has passed while its keeper is
@@ -518,16 +525,16 @@ impl Run {
         (passed && exit == Exit::Signal(libc::SIGKILL)).then_some(End::Deadline)
     }
 
-    fn leader_ended(&mut self, exit: Exit) {
+    fn handle_leader_exit(&mut self, exit: Exit) {
         let by_itself = match exit {
-            _ if self.killed_for_memory(exit) => End::OutOfMemory,
+            _ if self.was_killed_for_memory(exit) => End::OutOfMemory,
             Exit::Code(_) => End::Exited,
             Exit::Signal(_) => End::Signaled,
         };
         let ending = Exited {
             exit: Some(exit),
             end: self
-                .reason
+                .kill_reason
                 .or_else(|| self.killed_at_limit(exit))
                 .unwrap_or(by_itself),
             duration_ms: boot_ms().saturating_sub(self.own.begun.1),
@@ -542,7 +549,7 @@ impl Run {
         }
         if let Some(namespace) = &mut self.own.namespace {
             namespace.release();
-            self.leaving = !proc::children(namespace.pid).into_iter().any(lives);
+            self.init_is_exiting = !proc::children(namespace.pid).into_iter().any(lives);
         }
         self.state = State::Draining {
             ending,
@@ -551,21 +558,23 @@ impl Run {
         self.drain();
     }
 
-    fn closed(&self) -> bool {
+    fn streams_are_closed(&self) -> bool {
         self.streams.iter().all(Option::is_none)
     }
 
     /// Records the ending once it is certain, then returns the frames to send.
     pub fn settle(&mut self) -> Vec<FromKeeper> {
         let mut frames = std::mem::take(&mut self.notices);
+        let has_drained =
+            self.streams_are_closed() && (self.tree_is_empty || !self.init_is_exiting);
         if let State::Draining { ending, until } = &self.state
-            && ((self.closed() && (self.empty || !self.leaving)) || *until <= mono_ms())
+            && (has_drained || *until <= mono_ms())
         {
             let ending = Exited {
                 bytes: self.log.end(),
                 dropped: self.log.dropped(),
-                empty: self.empty,
-                closed: self.closed(),
+                empty: self.tree_is_empty,
+                closed: self.streams_are_closed(),
                 ..*ending
             };
             crash_point("exit.pre_record");
@@ -577,11 +586,11 @@ impl Run {
             crash_point("exit.post_record");
             self.state = State::Recorded(ending);
         }
-        self.settle_ending(&mut frames);
-        if let Some(beyond) = self.watch
+        self.add_ending_frames(&mut frames);
+        if let Some(beyond) = self.watch_beyond
             && self.log.end() > beyond
         {
-            self.watch = None;
+            self.watch_beyond = None;
             frames.push(self.grew());
         }
         if let Some(due) = self.started_due
@@ -593,7 +602,7 @@ impl Run {
         frames
     }
 
-    fn settle_ending(&mut self, frames: &mut Vec<FromKeeper>) {
+    fn add_ending_frames(&mut self, frames: &mut Vec<FromKeeper>) {
         let State::Recorded(ending) = &self.state else {
             return;
         };
@@ -603,12 +612,12 @@ impl Run {
             self.sent.closed = ending.closed;
             frames.push(FromKeeper::Exited(*ending));
         }
-        if self.empty && !self.sent.emptied {
+        if self.tree_is_empty && !self.sent.emptied {
             self.sent.emptied = true;
             let _ = folder::append(&self.own.record, folder::EMPTIED);
             frames.push(FromKeeper::Emptied);
         }
-        if self.closed() && !self.sent.closed {
+        if self.streams_are_closed() && !self.sent.closed {
             self.sent.closed = true;
             let line = folder::closed_line(self.log.end(), self.log.dropped());
             let _ = folder::append(&self.own.record, &line);

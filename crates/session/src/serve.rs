@@ -1,5 +1,6 @@
 //! The keeper's event loop: one poll over everything that can happen.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -23,7 +24,7 @@ use super::peer_check;
 use super::resources::Resources;
 use super::run::{Run, RunResources};
 use super::sandbox::gate::Gate;
-use super::sandbox::{self, Plan, Refusals, RunSandbox, Sandbox, Supervision, Watched};
+use super::sandbox::{self, Plan, RunSandbox, Sandbox};
 use super::spawn::{self, Failure, SpawnContext};
 use abide_core::{Containment, Sandboxed};
 
@@ -49,7 +50,7 @@ pub struct Keeper {
     /// A second connection while a daemon is connected, until it has sent a frame as a daemon does.
     candidate: Option<Connection>,
     stage: Stage,
-    acked: bool,
+    is_acked: bool,
 }
 
 /// Descriptor in the poll.
@@ -65,7 +66,7 @@ enum Slot {
     Group,
     Refusal,
     Gate,
-    Git,
+    GitWatch,
 }
 
 /// Output streams of a run, by their number.
@@ -73,7 +74,7 @@ const STREAMS: [Slot; 2] = [Slot::FirstStream, Slot::SecondStream];
 /// Events of a connection after which it is read.
 const INCOMING: PollFlags = PollFlags::IN.union(PollFlags::HUP).union(PollFlags::ERR);
 /// Number of descriptors in the poll.
-const SLOTS: usize = Slot::Git as usize + 1;
+const SLOTS: usize = Slot::GitWatch as usize + 1;
 
 /// Events that woke the loop, by slot.
 struct Woken([PollFlags; SLOTS]);
@@ -97,7 +98,7 @@ impl Keeper {
             connection: Some(connection),
             candidate: None,
             stage: Stage::Idle,
-            acked: false,
+            is_acked: false,
         };
         keeper.send_state();
         keeper
@@ -105,7 +106,7 @@ impl Keeper {
 
     /// Serves until the session is over and the daemon has recorded it.
     pub fn serve(mut self) {
-        while !self.done() {
+        while !self.is_done() {
             let woken = self.wait();
             self.turn(&woken);
         }
@@ -113,11 +114,11 @@ impl Keeper {
         self.resources.leave(idle);
     }
 
-    fn done(&self) -> bool {
-        let is_released = self.connection.is_none() || self.acked;
+    fn is_done(&self) -> bool {
+        let is_released = self.connection.is_none() || self.is_acked;
         match &self.stage {
             Stage::Idle => self.connection.is_none(),
-            Stage::Run(run) => run.over() && is_released,
+            Stage::Run(run) => run.is_over() && is_released,
             Stage::Failed(_) => is_released,
         }
     }
@@ -144,19 +145,14 @@ impl Keeper {
             let streams = run.open_streams();
             polled.extend(streams.map(|(at, fd)| (STREAMS[at], fd, PollFlags::IN)));
             let sandbox = run.own.sandbox.as_ref();
+            let refusals = sandbox.and_then(RunSandbox::listener);
+            let gate = sandbox.and_then(RunSandbox::gate_channel);
+            let git_watch = sandbox.and_then(RunSandbox::git_watch);
             let others = [
                 (Slot::Input, run.input.wants_out(), PollFlags::OUT),
-                (
-                    Slot::Refusal,
-                    sandbox.and_then(RunSandbox::listener),
-                    PollFlags::IN,
-                ),
-                (
-                    Slot::Gate,
-                    sandbox.and_then(RunSandbox::gate_channel),
-                    PollFlags::IN,
-                ),
-                (Slot::Git, sandbox.and_then(RunSandbox::made), PollFlags::IN),
+                (Slot::Refusal, refusals, PollFlags::IN),
+                (Slot::Gate, gate, PollFlags::IN),
+                (Slot::GitWatch, git_watch, PollFlags::IN),
                 (Slot::Group, run.group_events(), PollFlags::PRI),
             ];
             let open = others.into_iter();
@@ -186,21 +182,21 @@ impl Keeper {
         if let Stage::Run(run) = &mut self.stage {
             if let Some(sandbox) = &mut run.own.sandbox {
                 if woken.has(Slot::Refusal) {
-                    sandbox.attempted(!woken.events(Slot::Refusal).contains(PollFlags::IN));
+                    sandbox.handle_attempt(!woken.events(Slot::Refusal).contains(PollFlags::IN));
                 }
                 if woken.has(Slot::Gate) {
                     sandbox.read_gate();
                 }
             }
-            if woken.has(Slot::Git) {
-                run.look_at_git();
+            if woken.has(Slot::GitWatch) {
+                run.check_git_watch();
             }
             for (at, slot) in STREAMS.into_iter().enumerate() {
                 // Everything but a lone end of file is for a read to tell.
                 if woken.events(slot) == PollFlags::HUP {
-                    run.stream_ended(at);
+                    run.handle_stream_end(at);
                 } else if woken.has(slot) {
-                    run.take_output(at);
+                    run.read_output(at);
                 }
             }
             if woken.has(Slot::Input) {
@@ -214,13 +210,13 @@ impl Keeper {
             self.read_forced_end(may_reap && woken.has(Slot::Listener));
         }
         if woken.has(Slot::Signal) {
-            self.signalled();
+            self.handle_signals();
         }
         if let Stage::Run(run) = &mut self.stage {
             if woken.has(Slot::Group) {
                 run.reap();
             }
-            run.alarms();
+            run.handle_alarms();
         }
         if woken.has(Slot::Candidate) {
             self.read_candidate();
@@ -228,9 +224,9 @@ impl Keeper {
         if woken.has(Slot::Listener) {
             self.accept();
         }
-        self.poll_connection(woken.events(Slot::Connection));
+        self.handle_connection(woken.events(Slot::Connection));
         self.send_new_facts();
-        if self.connection.as_ref().is_some_and(Connection::broken) {
+        if self.connection.as_ref().is_some_and(Connection::is_broken) {
             self.connection = None;
         }
     }
@@ -260,7 +256,7 @@ impl Keeper {
         }
     }
 
-    fn signalled(&mut self) {
+    fn handle_signals(&mut self) {
         let terminate = self.resources.read_signals();
         match &mut self.stage {
             Stage::Run(run) => {
@@ -304,7 +300,7 @@ impl Keeper {
                 self.change_over(candidate);
                 self.handle_frame(first);
             }
-            None if candidate.broken() => {}
+            None if candidate.is_broken() => {}
             None => self.candidate = Some(candidate),
         }
     }
@@ -345,7 +341,7 @@ impl Keeper {
         }
     }
 
-    fn poll_connection(&mut self, seen: PollFlags) {
+    fn handle_connection(&mut self, seen: PollFlags) {
         if let Some(connection) = &mut self.connection {
             if seen.contains(PollFlags::OUT) {
                 connection.flush();
@@ -377,8 +373,8 @@ impl Keeper {
         match (frame, &mut self.stage) {
             (ToKeeper::Hello, _) => {}
             (ToKeeper::Start(launch), Stage::Idle) => self.start(&launch),
-            (ToKeeper::Ack, Stage::Run(_) | Stage::Failed(_)) => self.acked = true,
-            (ToKeeper::Renew { folder }, Stage::Run(run)) if run.over() => self.renew(&folder),
+            (ToKeeper::Ack, Stage::Run(_) | Stage::Failed(_)) => self.is_acked = true,
+            (ToKeeper::Renew { folder }, Stage::Run(run)) if run.is_over() => self.renew(&folder),
             // There is no finished session to replace: the keeper disconnects, and the new session never begins.
             (ToKeeper::Renew { .. }, _) => self.connection = None,
             (frame, Stage::Run(run)) => run.handle_frame(frame),
@@ -433,67 +429,25 @@ impl Keeper {
     }
 
     fn start_run(&mut self, launch: &Launch) -> Result<Run, Failure> {
-        let mut sandbox = match &launch.sandbox {
-            Some(plan) => {
-                let cgroup = self.resources.cgroup.as_ref();
-                Some(Sandbox::make(plan, &launch.record.session, cgroup)?)
-            }
-            None => None,
-        };
-        let gate = match (&launch.sandbox, &mut sandbox) {
-            (Some(plan), Some(made)) => self.start_gate(plan, launch, made)?,
-            _ => None,
-        };
-        let of_sandbox = sandbox
-            .as_mut()
-            .and_then(|sandbox| sandbox.namespace.take());
-        let contained_by = match &of_sandbox {
-            Some(_) => Containment::PidNamespace,
-            None => self.choose_containment(launch.containment)?,
-        };
+        let mut sandbox = self.prepare_sandbox(launch)?;
+        let own_namespace = (sandbox.as_mut()).and_then(|(built, _)| built.namespace.take());
+        let enters_namespaces = own_namespace.is_some();
+        let (contained_by, namespace) = self.contain(launch.containment, own_namespace)?;
         // An unused cgroup is removed at the end, because the removal takes time.
-        let cgroup = match contained_by {
-            Containment::Cgroup | Containment::PidNamespace => self.resources.cgroup.as_ref(),
-            Containment::Subreaper => None,
-        };
-        let namespace = match (contained_by, of_sandbox) {
-            (_, Some(namespace)) => Some(namespace),
-            (Containment::PidNamespace, None) => Some(Namespace::make(cgroup)?),
-            (Containment::Cgroup | Containment::Subreaper, None) => None,
-        };
-        let mounts = sandbox.as_mut().and_then(|sandbox| sandbox.mounts.take());
-        let sandboxed = match &sandbox {
-            Some(sandbox) => sandbox.sandboxed.clone(),
-            None => Sandboxed::OFF,
-        };
-        let watched = match (&launch.sandbox, &mut sandbox) {
-            (Some(plan), Some(made)) => {
-                let protected = std::mem::take(&mut made.protected);
-                let supervision = match made.entry.has_namespaces() {
-                    true => Supervision::new(plan, &protected),
-                    false => Supervision::of_layers(plan),
-                };
-                let init = namespace.as_ref().map(|space| space.pid);
-                let init = init.filter(|_| made.entry.has_namespaces());
-                let watched = Watched::new(plan, init, protected);
-                Some((watched, supervision, plan.clone()))
-            }
-            _ => None,
-        };
-        let enters_namespaces = (sandbox.as_ref()).is_some_and(|made| made.entry.has_namespaces());
-        let moved;
+        let cgroup =
+            (self.resources.cgroup.as_ref()).filter(|_| contained_by != Containment::Subreaper);
         let launch = match &launch.sandbox {
-            // Its temporary folders are not layered.
+            // Landlock alone does not layer the temporary folders.
             Some(plan) if !enters_namespaces => {
-                moved = launch.with_variable("TMPDIR", &sandbox::temporary_folder(plan));
-                &moved
+                Cow::Owned(launch.with_variable("TMPDIR", &sandbox::temporary_folder(plan)))
             }
-            _ => launch,
+            _ => Cow::Borrowed(launch),
         };
         let meta = Meta {
             launch: launch.record.clone(),
             contained_by,
-            sandboxed: sandboxed.clone(),
+            sandboxed: (sandbox.as_ref())
+                .map_or(Sandboxed::OFF, |(_, sandbox)| sandbox.sandboxed.clone()),
             cgroup: cgroup.map(|cgroup| cgroup.path.as_os_str().as_bytes().to_vec()),
             init: namespace.as_ref().map(|space| space.pid as u32),
             keeper: self.resources.identity.clone(),
@@ -504,94 +458,79 @@ impl Keeper {
         let oom = self.resources.oom_watch();
         // Before the start, because the command may stop this process right after it.
         let begun = (mono_ms(), boot_ms());
+        folder::write_first(&self.resources.record, &meta.to_text())
+            .map_err(|fault| Failure::new("cannot write the session's folder", &fault))?;
         let context = SpawnContext {
             cgroup,
             namespace: namespace.as_ref().filter(|_| !enters_namespaces),
-            sandbox: sandbox.as_ref().map(|sandbox| &sandbox.entry),
+            sandbox: sandbox.as_ref().map(|(built, _)| &built.entry),
             umask: self.resources.context.umask,
             oom_score: self.resources.context.oom_score,
         };
-        let spawned = folder::write_first(&self.resources.record, &meta.to_text())
-            .map_err(|fault| Failure::new("cannot write the session's folder", &fault))
-            .and_then(|()| spawn::spawn(launch, &context));
-        let spawned = match spawned {
-            Ok(spawned) => spawned,
-            Err(failure) => {
-                if let Some(namespace) = namespace {
-                    namespace.abandon();
-                }
-                if let Some(plan) = &launch.sandbox {
-                    sandbox::clean_up(plan, &launch.record.session);
-                }
-                return Err(failure);
-            }
-        };
+        let spawned = spawn::spawn(&launch, &context)?;
+        let is_in_cgroup = cgroup.is_some();
         let own = RunResources {
             contained_by,
-            cgroup: match contained_by {
-                Containment::Cgroup | Containment::PidNamespace => self.resources.cgroup.take(),
-                Containment::Subreaper => None,
-            },
+            cgroup: self.resources.cgroup.take_if(|_| is_in_cgroup),
             namespace,
-            sandbox: watched.map(|(watched, supervision, plan)| RunSandbox {
-                plan,
-                session: launch.record.session.clone(),
-                sandboxed,
-                refusals: Refusals::new(
-                    watched,
-                    sandbox.and_then(|mut sandbox| sandbox.entry.take_listener()),
-                ),
-                folder: Rc::clone(&self.resources.folder),
-                gate,
-                mounts,
-                of_gate: Default::default(),
-                supervision,
-                has_ended: false,
+            sandbox: sandbox.map(|(mut built, mut sandbox)| {
+                sandbox.refusals.listen(built.entry.take_listener());
+                sandbox
             }),
             oom,
             begun,
             record: Rc::clone(&self.resources.record),
             log_folder: Rc::clone(&self.resources.folder),
         };
-        Ok(Run::new(launch, spawned, own))
+        Ok(Run::new(&launch, spawned, own))
+    }
+
+    /// Builds the sandbox of a command, if it gets one, starts its network gate and supervises it.
+    fn prepare_sandbox(&self, launch: &Launch) -> Result<Option<(Sandbox, RunSandbox)>, Failure> {
+        let Some(plan) = &launch.sandbox else {
+            return Ok(None);
+        };
+        let cgroup = self.resources.cgroup.as_ref();
+        let mut built = Sandbox::make(plan, &launch.record.session, cgroup)?;
+        let gate = self.start_gate(plan, &mut built)?;
+        let folder = Rc::clone(&self.resources.folder);
+        let sandbox = RunSandbox::new(plan, &mut built, gate, folder);
+        Ok(Some((built, sandbox)))
     }
 
     /// Starts the network gate of a sandbox, if it has one.
-    fn start_gate(
-        &self,
-        plan: &Plan,
-        launch: &Launch,
-        sandbox: &mut Sandbox,
-    ) -> Result<Option<Gate>, Failure> {
-        let (Some(channel), Some(wanted)) = (sandbox.gate.take(), plan.network.gate()) else {
+    fn start_gate(&self, plan: &Plan, built: &mut Sandbox) -> Result<Option<Gate>, Failure> {
+        let (Some(channel), Some(wanted)) = (built.gate.take(), plan.network.gate()) else {
             return Ok(None);
         };
-        let init = sandbox.namespace.as_ref().map_or(0, |space| space.pid);
+        let init = built.namespace.as_ref().map_or(0, |space| space.pid);
         let (folder, starter) = (self.resources.folder.as_fd(), &self.gate_starter);
         let started = channel.start(wanted, init, folder, starter.as_fd());
         started.map(Some).map_err(|fault| {
-            if let Some(namespace) = sandbox.namespace.take() {
-                namespace.abandon();
-            }
-            sandbox::clean_up(plan, &launch.record.session);
             let why = format!("start the network gate: {fault}");
             sandbox::cannot(Some(plan.mode), &why, fault.raw_os_error().unwrap_or(0))
         })
     }
 
-    /// Chooses the containment of the tree.
-    fn choose_containment(&self, wanted: ContainmentChoice) -> Result<Containment, Failure> {
-        let no = |why: &str| Failure {
-            errno: 0,
-            sentence: format!("cannot contain the command: {why}"),
-        };
-        match (wanted, self.resources.cgroup.is_some()) {
-            (ContainmentChoice::Auto | ContainmentChoice::Cgroup, true) => Ok(Containment::Cgroup),
-            (ContainmentChoice::Auto, false) | (ContainmentChoice::Subreaper, _) => {
-                Ok(Containment::Subreaper)
+    /// Chooses the containment of the tree. `sandbox`: pid namespace of its sandbox, which contains it already.
+    fn contain(
+        &self,
+        wanted: ContainmentChoice,
+        sandbox: Option<Namespace>,
+    ) -> Result<(Containment, Option<Namespace>), Failure> {
+        use ContainmentChoice::{Auto, Cgroup, PidNamespace, Subreaper};
+        let cgroup = self.resources.cgroup.as_ref();
+        match (sandbox, wanted, cgroup) {
+            (Some(namespace), ..) => Ok((Containment::PidNamespace, Some(namespace))),
+            (None, PidNamespace, _) => {
+                Ok((Containment::PidNamespace, Some(Namespace::make(cgroup)?)))
             }
-            (ContainmentChoice::Cgroup, false) => Err(no("no control group can be made here")),
-            (ContainmentChoice::PidNamespace, _) => Ok(Containment::PidNamespace),
+            (None, Auto | Cgroup, Some(_)) => Ok((Containment::Cgroup, None)),
+            (None, Auto, None) | (None, Subreaper, _) => Ok((Containment::Subreaper, None)),
+            (None, Cgroup, None) => Err(Failure {
+                errno: 0,
+                sentence: "cannot contain the command: no control group can be made here".into(),
+            }),
         }
     }
 }

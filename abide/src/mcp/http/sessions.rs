@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::event_stream::{EventReader, EventStream, PendingAnswer, ReplayBuffer};
 use super::retained_answers::RetainedAnswers;
+use crate::mcp::client_channel::Sink;
 use crate::mcp::dispatch::Connection;
-use crate::mcp::peer::Sink;
 use crate::mcp::server::Server;
 use abide_engine::clock::{SystemClock, pause};
 use abide_engine::entropy;

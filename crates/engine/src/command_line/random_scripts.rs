@@ -71,7 +71,7 @@ fn text() -> impl Strategy<Value = String> {
 
 /// Script with known programs, in constructs that run all of them.
 fn script() -> impl Strategy<Value = (String, Vec<String>)> {
-    let program = "p[a-z]{1,6}".prop_map(|name| (name.clone(), vec![name]));
+    let program = "p_[a-z]{1,6}".prop_map(|name| (name.clone(), vec![name]));
     program.prop_recursive(4, 16, 3, |inner| {
         prop_oneof![
             (

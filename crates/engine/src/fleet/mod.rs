@@ -183,7 +183,7 @@ impl Fleet {
     }
 
     /// Waits until this machine has a new identity; for ever if the membership ends before.
-    pub(crate) async fn has_new_identity(&self) {
+    pub(crate) async fn new_identity(&self) {
         let mut state = self.state.clone();
         if state
             .wait_for(|state| state.has_new_identity)

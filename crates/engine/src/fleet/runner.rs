@@ -13,7 +13,9 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::identity::{read_boot_offset, write_boot_offset};
 use super::statements::{self, Read};
-use super::{Due, Fleet, FleetState, Introduction, MAX_EVENTS, MachineIdentity, Ownership};
+use super::{
+    Due, Fleet, FleetState, Introduction, MAX_EVENTS, Machine, MachineIdentity, Ownership,
+};
 use crate::clients::Clients;
 use crate::clock::{Clock, SystemClock, TimerFd, boot_id};
 use crate::config::Paths;
@@ -328,27 +330,17 @@ impl Runner {
             Effect::Ring { machine } => self.ring(machine),
             Effect::MachineSilent { machine, since } => {
                 tracing::warn!("machine {} does not answer", self.name(machine));
-                self.publish(|state| {
-                    if let Some(machine) = state.machines.get_mut(&machine) {
-                        machine.silent_since = Some(since);
-                    }
-                });
+                self.publish_machine(machine, |machine| machine.silent_since = Some(since));
             }
             Effect::MachineUnanswered { machine } => {
                 tracing::warn!("machine {} does not answer a call", self.name(machine));
-                self.publish(|state| {
-                    if let Some(machine) = state.machines.get_mut(&machine) {
-                        machine.is_unanswered = true;
-                    }
-                });
+                self.publish_machine(machine, |machine| machine.is_unanswered = true);
             }
             Effect::MachineBack { machine } => {
                 tracing::info!("machine {} answers again", self.name(machine));
-                self.publish(|state| {
-                    if let Some(machine) = state.machines.get_mut(&machine) {
-                        machine.silent_since = None;
-                        machine.is_unanswered = false;
-                    }
+                self.publish_machine(machine, |machine| {
+                    machine.silent_since = None;
+                    machine.is_unanswered = false;
                 });
             }
             Effect::TimeSet => self.tell_time().await,
@@ -434,6 +426,12 @@ impl Runner {
         let state = self.published.borrow();
         let machine = state.machines.get(&machine);
         machine.map_or_else(|| "?".into(), |machine| machine.name.clone())
+    }
+
+    fn publish_machine(&self, machine: MachineId, change: impl FnOnce(&mut Machine)) {
+        self.publish(|state| {
+            state.machines.get_mut(&machine).map(change);
+        });
     }
 
     fn publish(&self, change: impl FnOnce(&mut FleetState)) {

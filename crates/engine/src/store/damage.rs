@@ -74,27 +74,30 @@ pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), Stor
     Ok((opened, fault_text))
 }
 
-/// PostgreSQL database, or none if it cannot be used.
-pub(crate) struct OpenedPostgres {
+/// Database that was opened, or none if it cannot be used.
+pub(crate) struct OpenedStore {
     pub opened: Opened,
+    /// Fault with which the daemon can run, as a sentence for people.
+    pub fault: Option<String>,
     /// Fleet of the database, if it can be used.
     pub fleet: Option<OpenedFleet>,
     /// Tells when a database that could not be used can be.
-    pub is_usable: Option<oneshot::Receiver<()>>,
+    pub usable_again: Option<oneshot::Receiver<()>>,
 }
 
 /// Opens a PostgreSQL database. Without one that can be used, nothing is stored until there is.
 pub(crate) fn open_postgres(
     address: PostgresAddress,
     machine: OwnMachine,
-) -> Result<OpenedPostgres, StoreFault> {
+) -> Result<OpenedStore, StoreFault> {
     let boot_id = machine.boot_id;
     let fault = match postgres::open(address.clone(), machine) {
         Ok((opened, fleet)) => {
-            return Ok(OpenedPostgres {
+            return Ok(OpenedStore {
                 opened,
+                fault: None,
                 fleet: Some(fleet),
-                is_usable: None,
+                usable_again: None,
             });
         }
         Err(fault @ StoreFault::Refused(_)) => return Err(fault),
@@ -110,10 +113,11 @@ pub(crate) fn open_postgres(
         why: sentence.clone(),
         trouble: Some(sentence),
     };
-    Ok(OpenedPostgres {
+    Ok(OpenedStore {
         opened: open_without_database(boot_id, store)?,
+        fault: None,
         fleet: None,
-        is_usable: Some(postgres::watch(address)?),
+        usable_again: Some(postgres::watch(address)?),
     })
 }
 

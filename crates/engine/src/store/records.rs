@@ -203,16 +203,10 @@ pub(super) trait RecordRows {
                     ],
                 );
                 if *closing != Closing::Answered(Answer::Yes) {
-                    self.put(
-                        WriteForm::Update("true"),
-                        "question",
-                        &id,
-                        [("id", id.as_str().into()), ("launch", None::<&[u8]>.into())],
-                    );
+                    self.change_question(&id, ("launch", None::<&[u8]>.into()));
                 }
             }
             Record::Held { question, record } => {
-                let id = question.to_string();
                 let changed = match record {
                     held_core::Record::Approved { session } => {
                         ("session", session.to_string().into())
@@ -222,12 +216,23 @@ pub(super) trait RecordRows {
                     }
                     held_core::Record::Started => ("launch", None::<&[u8]>.into()),
                 };
-                let columns = [("id", id.as_str().into()), changed];
-                self.put(WriteForm::Update("true"), "question", &id, columns);
+                self.change_question(&question.to_string(), changed);
             }
             Record::Timer(record) => self.timer(record, position),
             Record::Message(record) => self.message(record),
         }
+    }
+
+    fn change_question(&mut self, id: &str, column: (&'static str, Value)) {
+        let columns = [("id", id.into()), column];
+        self.put(WriteForm::Update("true"), "question", id, columns);
+    }
+
+    /// Changes one column of a timer or message.
+    fn change_numbered(&mut self, table: &'static str, number: u64, column: (&'static str, Value)) {
+        let columns = [("number", number.into()), column];
+        let key = number.to_string();
+        self.put(WriteForm::Update("true"), table, &key, columns);
     }
 
     fn timer(&mut self, record: &timer::Record, position: &mut i64) {
@@ -290,11 +295,10 @@ pub(super) trait RecordRows {
                         ("paused", None, Some(until.0), Some(remaining.0))
                     }
                 };
-                let key = number.to_string();
                 self.put(
                     WriteForm::Update("true"),
                     "timer",
-                    &key,
+                    &number.to_string(),
                     [
                         ("number", (*number).into()),
                         ("status", status.into()),
@@ -311,32 +315,11 @@ pub(super) trait RecordRows {
                     ],
                 );
                 if let Some(standby) = standby {
-                    self.put(
-                        WriteForm::Update("true"),
-                        "timer",
-                        &key,
-                        [
-                            ("number", (*number).into()),
-                            ("standby_ms", standby.0.into()),
-                        ],
-                    );
+                    self.change_numbered("timer", *number, ("standby_ms", standby.0.into()));
                 }
                 // Calls that stand by again and again change nothing that a person would look for.
                 if *change != Change::Continued {
-                    self.put(
-                        WriteForm::Insert,
-                        "timer_change",
-                        &key,
-                        [
-                            ("position", (*position).into()),
-                            ("timer", (*number).into()),
-                            ("change", change.as_str().into()),
-                            ("reason", reason.as_deref().into()),
-                            ("at_ms", at.0.into()),
-                        ],
-                    );
-                    *position += 1;
-                    self.trim_history(*number);
+                    self.timer_change(*number, *change, reason.as_deref(), *at, position);
                 }
             }
             timer::Record::Ended {
@@ -379,19 +362,35 @@ pub(super) trait RecordRows {
                 );
             }
             timer::Record::Acted { number, key } => {
-                let columns = [
-                    ("number", (*number).into()),
-                    ("acted", key.0.as_ref().into()),
-                ];
-                self.put(
-                    WriteForm::Update("true"),
-                    "timer",
-                    &number.to_string(),
-                    columns,
-                );
+                self.change_numbered("timer", *number, ("acted", key.0.as_ref().into()));
             }
             timer::Record::Anchored(anchor) => self.anchored(anchor),
         }
+    }
+
+    /// Adds a change to the history of a timer.
+    fn timer_change(
+        &mut self,
+        number: u64,
+        change: Change,
+        reason: Option<&str>,
+        at: Wall,
+        position: &mut i64,
+    ) {
+        self.put(
+            WriteForm::Insert,
+            "timer_change",
+            &number.to_string(),
+            [
+                ("position", (*position).into()),
+                ("timer", number.into()),
+                ("change", change.as_str().into()),
+                ("reason", reason.into()),
+                ("at_ms", at.0.into()),
+            ],
+        );
+        *position += 1;
+        self.trim_history(number);
     }
 
     fn message(&mut self, record: &message::Record) {
@@ -433,23 +432,15 @@ pub(super) trait RecordRows {
                 at,
             } => self.delivery_begun(numbers, *in_flight, *at),
             message::Record::Seen { numbers, at } => {
-                self.change_messages(numbers, || ("seen_ms", at.0.into()));
+                for number in numbers {
+                    self.change_numbered("message", *number, ("seen_ms", at.0.into()));
+                }
             }
             message::Record::Released { numbers } => {
-                self.change_messages(numbers, || ("released", true.into()));
+                for number in numbers {
+                    self.change_numbered("message", *number, ("released", true.into()));
+                }
             }
-        }
-    }
-
-    fn change_messages(&mut self, numbers: &[u64], column: impl Fn() -> (&'static str, Value)) {
-        for number in numbers {
-            let columns = [("number", (*number).into()), column()];
-            self.put(
-                WriteForm::Update("true"),
-                "message",
-                &number.to_string(),
-                columns,
-            );
         }
     }
 

@@ -247,6 +247,51 @@ impl<'a> Selector<'a> {
         mut room: Budget,
         counts: &Counts,
     ) -> BTreeMap<usize, Quote> {
+        let mut picked = BTreeMap::new();
+        for (order, _, at, group) in self.candidates() {
+            let mut unbounded = usize::MAX;
+            let quota = match (group.importance, order) {
+                (Importance::Error, 0) => &mut unbounded,
+                (Importance::Error, _) => &mut room.further,
+                (Importance::Summary, _) => &mut room.summaries,
+                (Importance::Outlier, _) => &mut room.outliers,
+                (Importance::Warning, 3) => &mut room.warnings,
+                (Importance::Warning | Importance::Mention, _) => &mut room.mentions,
+                (Importance::Sample, _) => &mut room.samples,
+            };
+            let max_chars = match group.importance {
+                Importance::Sample => SAMPLE_CHARS,
+                _ => LINE_CHARS,
+            };
+            let most = room.all.min(*quota);
+            let is_first = group.examples.first() == Some(&at);
+            let is_shown = !range.contains(&self.lines[at].at);
+            let suffix = match is_first && !is_shown {
+                true => group.suffix(counts),
+                false => String::new(),
+            };
+            let size = |quotes: &[(usize, Quote)]| -> usize {
+                quotes.iter().map(|(_, quote)| quote.size()).sum()
+            };
+            let mut quotes = self.quotes(at, &[at], &suffix, &range, &picked, max_chars);
+            if size(&quotes) > most {
+                continue;
+            }
+            let block = self.block(at, group.importance);
+            let with_block = self.quotes(at, &block, &suffix, &range, &picked, max_chars);
+            if size(&with_block) <= most {
+                quotes = with_block;
+            }
+            let size = size(&quotes);
+            *quota -= size;
+            room.all -= size;
+            picked.extend(quotes);
+        }
+        picked
+    }
+
+    /// Examples of all groups, the most important first: class, round, line and group.
+    fn candidates(&self) -> Vec<(u8, usize, usize, &Group)> {
         let mut candidates = Vec::new();
         for group in &self.groups {
             for (round, at) in group.examples.iter().enumerate() {
@@ -268,48 +313,7 @@ impl<'a> Selector<'a> {
             let late = (*order == 1).then_some(Reverse(*at));
             (*order, late, *round, *at)
         });
-        let mut picked = BTreeMap::new();
-        for (order, _, at, group) in candidates {
-            let mut unbounded = usize::MAX;
-            let quota = match (group.importance, order) {
-                (Importance::Error, 0) => &mut unbounded,
-                (Importance::Error, _) => &mut room.further,
-                (Importance::Summary, _) => &mut room.summaries,
-                (Importance::Outlier, _) => &mut room.outliers,
-                (Importance::Warning, 3) => &mut room.warnings,
-                (Importance::Warning | Importance::Mention, _) => &mut room.mentions,
-                (Importance::Sample, _) => &mut room.samples,
-            };
-            let max_chars = match group.importance {
-                Importance::Sample => SAMPLE_CHARS,
-                _ => LINE_CHARS,
-            };
-            let most = room.all.min(*quota);
-            let is_first = group.examples.first() == Some(&at);
-            let is_shown = !range.contains(&self.lines[at].at);
-            let suffix = if is_first && !is_shown {
-                group.suffix(counts)
-            } else {
-                String::new()
-            };
-            let size = |quotes: &[(usize, Quote)]| -> usize {
-                quotes.iter().map(|(_, quote)| quote.size()).sum()
-            };
-            let mut quotes = self.quotes(at, &[at], &suffix, &range, &picked, max_chars);
-            if size(&quotes) > most {
-                continue;
-            }
-            let block = self.block(at, group.importance);
-            let with_block = self.quotes(at, &block, &suffix, &range, &picked, max_chars);
-            if size(&with_block) <= most {
-                quotes = with_block;
-            }
-            let size = size(&quotes);
-            *quota -= size;
-            room.all -= size;
-            picked.extend(quotes);
-        }
-        picked
+        candidates
     }
 
     /// Lines of a finding.

@@ -18,7 +18,7 @@ use super::entry::Entry;
 use super::filter::Filters;
 use super::gate::GateChannel;
 use super::git::Protected;
-use super::layers;
+use super::layers::WorkFolders;
 use super::only_landlock;
 use super::plan::{ASK_OUTSIDE, Mode, Network, Plan};
 use super::sockets;
@@ -40,7 +40,7 @@ pub const MECHANISMS: [SandboxedBy; 3] = [
     SandboxedBy::Landlock,
 ];
 
-/// A sandbox that was built and waits for its command.
+/// A sandbox that was built and waits for its command. Dropping it ends and removes it.
 pub(crate) struct Sandbox {
     /// The init process, if there are namespaces.
     pub namespace: Option<Namespace>,
@@ -55,6 +55,8 @@ pub(crate) struct Sandbox {
     /// Mount namespace of the sandbox. The kernel removes the mounts when this is closed, and not while the init process
     /// ends, for which the answer of a call waits.
     pub mounts: Option<OwnedFd>,
+    /// Work folders of its layers, if it has any.
+    pub work: Option<WorkFolders>,
 }
 
 /// Sentence of a sandbox that could not be built.
@@ -85,6 +87,14 @@ impl NotBuilt {
             why: why.into(),
             errno: 0,
             is_unavailable: true,
+        }
+    }
+
+    /// A mechanism that is not available, because this step has failed.
+    fn failed(step: &str, fault: &io::Error) -> Self {
+        NotBuilt {
+            errno: fault.raw_os_error().unwrap_or(0),
+            ..NotBuilt::unavailable(format!("{step}: {fault}"))
         }
     }
 }
@@ -152,11 +162,7 @@ impl Sandbox {
         cgroup: Option<&SessionCgroup>,
         user: Option<OwnedFd>,
     ) -> Result<Self, NotBuilt> {
-        let fail = |what: &str, fault: &io::Error| NotBuilt {
-            why: format!("{what}: {fault}"),
-            errno: fault.raw_os_error().unwrap_or(0),
-            is_unavailable: true,
-        };
+        let fail = NotBuilt::failed;
         let filters = Filters::in_namespaces().ok_or_else(|| NotBuilt {
             why: "no system call filter for this processor".into(),
             errno: 0,
@@ -181,77 +187,58 @@ impl Sandbox {
         };
         let gate = (plan.network.gate().map(|_| GateChannel::make()).transpose())
             .map_err(|fault| fail("make a socket", &fault))?;
+        let work = WorkFolders {
+            layers: plan.layers.clone(),
+            session: session.to_owned(),
+        };
         let mut handle: RawFd = -1;
         let namespaces = namespaces(plan);
         let pid = match &user {
             None => fork_into_namespaces(namespaces, cgroup, &mut handle),
             Some(user) => bubblewrap::fork_into(user.as_fd(), namespaces, cgroup, &mut handle),
         };
-        let pid = match pid {
-            Ok(0) => {
-                drop(report);
-                let gate = gate.as_ref();
-                init(plan, session, found, gate, to_report, held.as_fd())
-            }
-            Ok(pid) => pid,
-            Err(fault) if fault.raw_os_error() == Some(libc::EAGAIN) => {
-                return Err(NotBuilt {
-                    why: fork_failure("cannot make a process", &fault).sentence,
-                    errno: libc::EAGAIN,
-                    is_unavailable: false,
-                });
-            }
-            Err(fault) => return Err(fail("make namespaces", &fault)),
-        };
+        let pid = pid.map_err(|fault| match fault.raw_os_error() {
+            Some(libc::EAGAIN) => NotBuilt {
+                why: fork_failure("cannot make a process", &fault).sentence,
+                errno: libc::EAGAIN,
+                is_unavailable: false,
+            },
+            _ => fail("make namespaces", &fault),
+        })?;
+        if pid == 0 {
+            drop(report);
+            let gate = gate.as_ref();
+            init(plan, session, found, gate, to_report, held.as_fd())
+        }
         drop(to_report);
         // SAFETY: the kernel has written a new descriptor.
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
         let namespace = Namespace::of(pid, handle, keep_alive);
-        let mapped = match &user {
-            None => write_maps(pid),
-            Some(_) => Ok(()),
-        };
-        let built = mapped
-            .and_then(|()| {
-                found.protected.make_missing(plan);
-                Ok(rustix::net::send(&report, b"go", SendFlags::NOSIGNAL).map(drop)?)
-            })
-            .map_err(|fault| fail("map the user", &fault))
-            .and_then(|()| {
-                receive(&report)
-                    .map_err(|fault| fail("hear from the init process", &fault))?
-                    .map_err(|(errno, why, is_unavailable)| NotBuilt {
-                        why,
-                        errno,
-                        is_unavailable,
-                    })
-            });
-        match built {
-            Ok((gaps, ruleset)) => Ok(Sandbox {
-                entry: Entry::new(
-                    Some((&namespace, namespaces)),
-                    ruleset,
-                    filters,
-                    plan.network != Network::On,
-                ),
-                protected: found.protected,
-                mounts: open_mounts(pid),
-                namespace: Some(namespace),
-                gate,
-                sandboxed: Sandboxed {
-                    by: match user {
-                        None => SandboxedBy::Namespaces,
-                        Some(_) => SandboxedBy::Bubblewrap,
-                    },
-                    gaps,
-                },
-            }),
-            Err(failure) => {
-                namespace.abandon();
-                layers::remove_work(&plan.layers, session);
-                Err(failure)
-            }
+        if user.is_none() {
+            write_maps(pid).map_err(|fault| fail("map the user", &fault))?;
         }
+        found.protected.make_missing(plan);
+        let (gaps, ruleset) = await_build(&report)?;
+        Ok(Sandbox {
+            entry: Entry::new(
+                Some((&namespace, namespaces)),
+                ruleset,
+                filters,
+                plan.network != Network::On,
+            ),
+            protected: found.protected,
+            mounts: open_mounts(pid),
+            namespace: Some(namespace),
+            gate,
+            sandboxed: Sandboxed {
+                by: match user {
+                    None => SandboxedBy::Namespaces,
+                    Some(_) => SandboxedBy::Bubblewrap,
+                },
+                gaps,
+            },
+            work: Some(work),
+        })
     }
 }
 
@@ -259,11 +246,6 @@ impl Sandbox {
 fn open_mounts(pid: i32) -> Option<OwnedFd> {
     let file = fs::File::open(format!("/proc/{pid}/ns/mnt"));
     file.ok().map(OwnedFd::from)
-}
-
-/// Removes what a sandbox leaves behind once all its processes have ended.
-pub(crate) fn clean_up(plan: &Plan, session: &str) {
-    layers::remove_work(&plan.layers, session);
 }
 
 fn namespaces(plan: &Plan) -> libc::c_int {
@@ -355,22 +337,24 @@ fn send(report: &OwnedFd, built: Result<Built, Fault>) -> io::Result<()> {
     Ok(fd_passing::send(report, &bytes, passed.as_slice())?)
 }
 
-/// Gaps and Landlock rules, or error number, step and whether the mechanism is not available.
-type Report = Result<(Vec<Gap>, Option<OwnedFd>), (i32, String, bool)>;
-
-fn receive(report: &OwnedFd) -> io::Result<Report> {
+/// Lets the init process begin, and waits until it has built the sandbox. Returns the gaps and the Landlock rules.
+fn await_build(report: &OwnedFd) -> Result<(Vec<Gap>, Option<OwnedFd>), NotBuilt> {
+    let failed = |fault| NotBuilt::failed("hear from the init process", &fault);
+    rustix::net::send(report, b"go", SendFlags::NOSIGNAL)
+        .map_err(|errno| NotBuilt::failed("map the user", &errno.into()))?;
     let mut bytes = vec![0; REPORT_LIMIT];
-    let (count, mut ruleset) = fd_passing::receive(report, &mut bytes, RecvFlags::empty())?;
+    let received = fd_passing::receive(report, &mut bytes, RecvFlags::empty());
+    let (count, mut ruleset) = received.map_err(|errno| failed(errno.into()))?;
     match &bytes[..count] {
         [0, gaps @ ..] => {
             let gaps = gaps.iter().filter_map(|code| Gap::from_code(*code));
-            Ok(Ok((gaps.collect(), ruleset.pop())))
+            Ok((gaps.collect(), ruleset.pop()))
         }
-        [kind @ (1 | 2), a, b, c, d, why @ ..] => {
-            let errno = i32::from_le_bytes([*a, *b, *c, *d]);
-            let why = String::from_utf8_lossy(why).into_owned();
-            Ok(Err((errno, why, *kind == 2)))
-        }
-        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        [kind @ (1 | 2), a, b, c, d, why @ ..] => Err(NotBuilt {
+            why: String::from_utf8_lossy(why).into_owned(),
+            errno: i32::from_le_bytes([*a, *b, *c, *d]),
+            is_unavailable: *kind == 2,
+        }),
+        _ => Err(failed(io::ErrorKind::UnexpectedEof.into())),
     }
 }

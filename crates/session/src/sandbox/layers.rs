@@ -209,17 +209,25 @@ fn mounts_inside(
     Ok(found)
 }
 
-/// Removes the work folders of a sandbox that has ended. The upper layers stay.
-pub fn remove_work(layers: &Path, session: &str) {
-    let Ok(entries) = fs::read_dir(layers) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let work = entry.path().join(format!("{WORK}{session}"));
-        // The kernel makes folders without permissions in it.
-        for made in ["work", "work/incompat", "work/incompat/volatile"] {
-            let _ = fs::set_permissions(work.join(made), fs::Permissions::from_mode(0o700));
+/// Work folders of the layers of one sandbox. Dropping it removes them, so its processes must have ended and its mounts be
+/// closed. The upper layers stay.
+pub struct WorkFolders {
+    pub layers: PathBuf,
+    pub session: String,
+}
+
+impl Drop for WorkFolders {
+    fn drop(&mut self) {
+        let Ok(entries) = fs::read_dir(&self.layers) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let work = entry.path().join(format!("{WORK}{}", self.session));
+            // The kernel makes folders without permissions in it.
+            for made in ["work", "work/incompat", "work/incompat/volatile"] {
+                let _ = fs::set_permissions(work.join(made), fs::Permissions::from_mode(0o700));
+            }
+            let _ = fs::remove_dir_all(work);
         }
-        let _ = fs::remove_dir_all(work);
     }
 }

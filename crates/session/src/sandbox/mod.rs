@@ -38,15 +38,13 @@ pub use gate::{
     LIST as GATE_LIST, READY as GATE_READY, REFUSED as GATE_REFUSED, SOCKET as GATE_SOCKET,
 };
 pub use init::NotBuilt;
-pub(crate) use init::{Sandbox, cannot, clean_up};
+pub(crate) use init::{Sandbox, cannot};
 pub(crate) use of_run::RunSandbox;
 pub(crate) use only_landlock::temporary_folder;
 pub use paths::{OWN_LAYERS, hidden_in_home};
 pub use plan::{ASK_OUTSIDE, Folder, GatePlan, Mode, Network, Plan};
 pub use probe::{Probed, probe};
 pub use refusal_record::{FILE as REFUSED, RefusalKind, RefusalRecord};
-pub(crate) use refusals::{Refusals, Watched};
 pub use stored_layers::{
     StoredLayers, clean_layers, measure_layers, measured_size, remove_folder, stored_layers,
 };
-pub(crate) use supervision::Supervision;

@@ -8,50 +8,69 @@ use abide_core::Sandboxed;
 use rustix::fs::AtFlags;
 
 use super::gate::{self, Gate, Listed};
-use super::init::clean_up;
+use super::init::Sandbox;
+use super::layers::WorkFolders;
 use super::plan::Plan;
-use super::refusals::Refusals;
+use super::refusals::{Refusals, Watched};
 use super::supervision::{Supervision, Violation};
 
-/// Sandbox of a session that was started. Dropping it removes what only a running sandbox needs.
+/// Sandbox of a session that is about to start, or was started. Dropping it removes what only a running sandbox needs.
 pub(crate) struct RunSandbox {
-    /// The plan that it was built from.
-    pub plan: Plan,
-    /// Id of the session.
-    pub session: String,
     /// Mechanism and gaps, for results.
     pub sandboxed: Sandboxed,
     /// Attempts to write that it has refused.
     pub refusals: Refusals,
     /// The session's directory.
-    pub folder: Rc<OwnedFd>,
+    folder: Rc<OwnedFd>,
     /// Network gate, if it has one.
-    pub gate: Option<Gate>,
-    /// Mount namespace of the sandbox, see [`super::Sandbox`].
-    pub mounts: Option<OwnedFd>,
+    gate: Option<Gate>,
     /// Refusals of the gate that are known.
-    pub of_gate: Listed,
+    of_gate: Listed,
     /// Supervision of what the kernel cannot refuse.
     pub supervision: Supervision,
     /// Set when the command has ended. Processes may be left.
-    pub has_ended: bool,
+    has_ended: bool,
+    /// Mount namespace and work folders, see [`Sandbox`]: dropped last, and in this order.
+    _mounts: Option<OwnedFd>,
+    _work: Option<WorkFolders>,
 }
 
 impl RunSandbox {
-    /// Descriptor that becomes readable when something was made in a git directory.
-    pub fn made(&self) -> Option<BorrowedFd<'_>> {
-        self.supervision.made()
+    /// Supervises a sandbox from now on, before its command runs. `folder` is the session's directory.
+    pub fn new(plan: &Plan, built: &mut Sandbox, gate: Option<Gate>, folder: Rc<OwnedFd>) -> Self {
+        let protected = std::mem::take(&mut built.protected);
+        let init = built.namespace.as_ref().map(|space| space.pid);
+        let supervision = match init {
+            Some(_) => Supervision::new(plan, &protected),
+            None => Supervision::of_layers(plan),
+        };
+        RunSandbox {
+            sandboxed: built.sandboxed.clone(),
+            refusals: Refusals::new(Watched::new(plan, init, protected)),
+            folder,
+            gate,
+            of_gate: Listed::default(),
+            supervision,
+            has_ended: false,
+            _mounts: built.mounts.take(),
+            _work: built.work.take(),
+        }
     }
 
-    /// Looks at what was made in git directories. `true`: the command must be ended.
-    pub fn look_at_git(&mut self) -> bool {
-        let violation = self.supervision.look_at_git();
+    /// Descriptor of the watch over git directories, readable when a file was made in one.
+    pub fn git_watch(&self) -> Option<BorrowedFd<'_>> {
+        self.supervision.git_watch()
+    }
+
+    /// Checks the watch over git directories. `true`: the command must be ended.
+    pub fn check_git_watch(&mut self) -> bool {
+        let violation = self.supervision.check_git_watch();
         self.violated(violation)
     }
 
-    /// Looks at the size of the layers, if it is time to. `true`: the command must be ended.
-    pub fn look_at_layers(&mut self, now: u64) -> bool {
-        let violation = self.supervision.look(now);
+    /// Checks the size of the layers, if it is time to. `true`: the command must be ended.
+    pub fn check_layers(&mut self, now: u64) -> bool {
+        let violation = self.supervision.check_layers(now);
         self.violated(violation)
     }
 
@@ -70,7 +89,7 @@ impl RunSandbox {
     }
 
     /// Handles an attempt to write. `ended`: no process is left that could make one.
-    pub fn attempted(&mut self, ended: bool) {
+    pub fn handle_attempt(&mut self, ended: bool) {
         match ended {
             true => self.refusals.close(),
             false => {
@@ -101,7 +120,7 @@ impl RunSandbox {
         if let Some(gate) = &mut self.gate {
             self.of_gate = gate.listed();
         }
-        let made = self.supervision.look_at_git();
+        let made = self.supervision.check_git_watch();
         self.refusals.violation = self.refusals.violation.take().or(made);
         self.has_ended = true;
         self.write_record();
@@ -119,7 +138,5 @@ impl Drop for RunSandbox {
         if self.gate.is_some() {
             let _ = rustix::fs::unlinkat(&*self.folder, gate::SOCKET, AtFlags::empty());
         }
-        self.mounts = None;
-        clean_up(&self.plan, &self.session);
     }
 }

@@ -77,6 +77,7 @@ pub fn make(plan: &Plan) -> Result<Sandbox, NotBuilt> {
         gate: None,
         protected: Protected::of(plan),
         mounts: None,
+        work: None,
         entry: Entry::new(None, Some(ruleset), filters, false),
     })
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use abide_core::{Gap, SandboxedBy};
 
-use super::init::{MECHANISMS, NotBuilt, Sandbox, clean_up};
+use super::init::{MECHANISMS, NotBuilt, Sandbox};
 use super::plan::{Folder, Plan};
 
 /// A mechanism, and its gaps or the reason why it does not work here.
@@ -25,14 +25,8 @@ pub fn probe(layers: &Path) -> Option<Vec<Probed>> {
         ..Plan::read_only(Folder::resolve(Path::new("/usr")).ok()?)
     };
     let probed = MECHANISMS.map(|by| {
-        let made = Sandbox::by(by, &plan, SESSION, None).map(|mut made| {
-            if let Some(namespace) = made.namespace.take() {
-                namespace.abandon();
-            }
-            clean_up(&plan, SESSION);
-            made.sandboxed.gaps
-        });
-        (by, made)
+        let made = Sandbox::by(by, &plan, SESSION, None);
+        (by, made.map(|made| made.sandboxed.gaps))
     });
     Some(probed.into())
 }

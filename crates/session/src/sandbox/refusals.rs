@@ -55,7 +55,6 @@ struct Notification {
 
 /// `struct seccomp_notif_resp` of the kernel.
 #[repr(C)]
-#[derive(Default)]
 struct Response {
     id: u64,
     value: i64,
@@ -184,20 +183,26 @@ impl Watched {
 }
 
 impl Refusals {
-    pub fn new(watched: Watched, listener: Option<OwnedFd>) -> Self {
-        if let Some(listener) = &listener {
-            // SAFETY: the kernel takes the number itself. Before Linux 6.6 it refuses, and notifications take longer.
-            unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
-        }
+    pub fn new(watched: Watched) -> Self {
         Refusals {
             watched,
-            may_have_made: listener.is_none(),
-            listener,
+            may_have_made: true,
+            listener: None,
             kept: Vec::new(),
             addresses: Vec::new(),
             count: 0,
             violation: None,
         }
+    }
+
+    /// Listens to the attempts of a command that was started, if the kernel reports them.
+    pub fn listen(&mut self, listener: Option<OwnedFd>) {
+        if let Some(listener) = &listener {
+            // SAFETY: the kernel takes the number itself. Before Linux 6.6 it refuses, and notifications take longer.
+            unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
+        }
+        self.may_have_made = listener.is_none();
+        self.listener = listener;
     }
 
     /// Descriptor that becomes readable when the command attempts to write.
@@ -224,58 +229,62 @@ impl Refusals {
         let path = path_of(&seen);
         let address = address_of(&seen);
         let refused = (path.as_ref()).and_then(|path| self.watched.refused_change(&seen, path));
-        let answer = match refused {
-            Some(_) => Response {
-                id: seen.id,
-                error: -libc::EROFS,
-                ..Response::default()
-            },
-            None => Response {
-                id: seen.id,
-                flags: CONTINUE,
-                ..Response::default()
-            },
+        let (error, flags) = match refused {
+            Some(_) => (-libc::EROFS, 0),
+            None => (0, CONTINUE),
+        };
+        let answer = Response {
+            id: seen.id,
+            value: 0,
+            error,
+            flags,
         };
         // SAFETY: the kernel reads one structure of this size. It fails if the process has ended since, which may have given
         // its number to another.
         let is_valid = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND, &answer) } == 0;
+        self.may_have_made |= refused.is_none() && makes(&seen);
+        if !is_valid {
+            return false;
+        }
         if let Some(refused) = refused {
-            self.count += u64::from(is_valid);
-            return is_valid
-                && match refused {
-                    RefusedChange::Made(path) => self.keep(RefusalKind::Make, path),
-                    RefusedChange::Changed(path) => self.keep(RefusalKind::Protected, path),
-                };
-        }
-        let path = path.map(|path| normal(&path));
-        self.may_have_made |= makes(&seen);
-        // `mkdir -p` attempts every folder of a path; one that exists is not refused.
-        let is_there = |path: &Path| makes_folder(seen.number) && path.is_dir();
-        let path =
-            path.filter(|path| is_valid && !is_there(path) && self.watched.could_write(path));
-        if let Some(path) = path
-            && let Some(kind) = self.watched.refusal(&path)
-        {
             self.count += 1;
-            if self.keep(kind, path) {
-                return true;
-            }
+            return match refused {
+                RefusedChange::Made(path) => self.keep(RefusalKind::Make, path),
+                RefusedChange::Changed(path) => self.keep(RefusalKind::Protected, path),
+            };
         }
+        let keeps_path = path.is_some_and(|path| self.keep_path(&seen, normal(&path)));
+        keeps_path || address.is_some_and(|address| self.keep_address(address))
+    }
+
+    /// Keeps a path that the command attempted to write, if the plan refuses it. `true`: it is new.
+    fn keep_path(&mut self, seen: &Notification, path: PathBuf) -> bool {
+        // `mkdir -p` attempts every folder of a path; one that exists is not refused.
+        let is_there = makes_folder(seen.number) && path.is_dir();
+        if is_there || !self.watched.could_write(&path) {
+            return false;
+        }
+        let Some(kind) = self.watched.refusal(&path) else {
+            return false;
+        };
+        self.count += 1;
+        self.keep(kind, path)
+    }
+
+    /// Keeps an address that the command attempted to connect to, if the plan refuses it. `true`: it is new.
+    fn keep_address(&mut self, address: SocketAddr) -> bool {
         let is_off = self.watched.plan.network == Network::Off;
-        if let Some(address) = address
-            .filter(|_| is_valid)
-            .and_then(|address| refused_address(address, is_off))
-        {
-            // A program tries several servers to look up one name.
-            if address != LOOK_UP || !self.addresses.contains(&LOOK_UP) {
-                self.count += 1;
-            }
-            if self.addresses.len() < MOST_KEPT && !self.addresses.contains(&address) {
-                self.addresses.push(address);
-                return true;
-            }
+        let Some(address) = refused_address(address, is_off) else {
+            return false;
+        };
+        let is_known = self.addresses.contains(&address);
+        // A program tries several servers to look up one name.
+        if address != LOOK_UP || !is_known {
+            self.count += 1;
         }
-        false
+        let is_kept = !is_known && self.addresses.len() < MOST_KEPT;
+        self.addresses.extend(is_kept.then_some(address));
+        is_kept
     }
 
     /// Keeps a refusal. `false`: it is known, or there are too many.
@@ -317,7 +326,7 @@ impl Refusals {
             Some(Violation::Layers { bytes, limit }) => {
                 RefusalKind::Limit.append(format!("{bytes} {limit}").as_bytes(), &mut text);
             }
-            Some(Violation::Made(path)) => append(RefusalKind::Removed, path),
+            Some(Violation::GitFile(path)) => append(RefusalKind::Removed, path),
             None => {}
         }
         // Replaced whole: the daemon may read it at any time.

@@ -13,10 +13,10 @@ use super::plan::Plan;
 use super::stored_layers;
 use crate::clock::mono_ms;
 
-/// Interval of looks at the free space of the disk, in milliseconds.
-const LOOK_MS: u64 = 1_000;
-/// Looks after which the layers are measured in any case: another program may free what the command writes.
-const LOOKS: u32 = 60;
+/// Interval of checks of the free space of the disk, in milliseconds.
+const CHECK_MS: u64 = 1_000;
+/// Checks after which the layers are measured in any case: another program may free what the command writes.
+const CHECKS: u32 = 60;
 /// Part of the time that measuring may take: one in ten.
 const MEASURING: u64 = 10;
 /// File that makes git take its configuration and its hooks from another folder. Git makes it only for linked worktrees.
@@ -33,8 +33,8 @@ pub(crate) struct Supervision {
 pub(crate) enum Violation {
     /// The layers take more bytes than they may.
     Layers { bytes: u64, limit: u64 },
-    /// This file was made, and is removed.
-    Made(PathBuf),
+    /// This file was made in a git directory, and is removed.
+    GitFile(PathBuf),
 }
 
 impl Supervision {
@@ -55,25 +55,25 @@ impl Supervision {
                 limit,
                 bytes: u64::MAX,
                 free: 0,
-                looks: 0,
-                next: mono_ms() + LOOK_MS,
+                checks: 0,
+                next: mono_ms() + CHECK_MS,
             }),
             git: None,
         }
     }
 
-    /// Descriptor that becomes readable when something was made in a git directory.
-    pub fn made(&self) -> Option<BorrowedFd<'_>> {
+    /// Descriptor of the watch over git directories, readable when a file was made in one.
+    pub fn git_watch(&self) -> Option<BorrowedFd<'_>> {
         self.git.as_ref()?.inotify.as_ref().map(AsFd::as_fd)
     }
 
-    /// Time of the next look at the layers.
-    pub fn next_look(&self) -> Option<u64> {
+    /// Time of the next check of the layers.
+    pub fn next_layer_check(&self) -> Option<u64> {
         self.layers.as_ref().map(|layers| layers.next)
     }
 
-    /// Looks at the layers if it is time to.
-    pub fn look(&mut self, now: u64) -> Option<Violation> {
+    /// Checks the size of the layers, if it is time to.
+    pub fn check_layers(&mut self, now: u64) -> Option<Violation> {
         let layers = self.layers.as_mut().filter(|layers| layers.next <= now)?;
         let bytes = layers.exceeded()?;
         let limit = layers.limit;
@@ -82,8 +82,11 @@ impl Supervision {
     }
 
     /// Removes what makes git look elsewhere, if it was made.
-    pub fn look_at_git(&self) -> Option<Violation> {
-        self.git.as_ref()?.remove_made().map(Violation::Made)
+    pub fn check_git_watch(&self) -> Option<Violation> {
+        self.git
+            .as_ref()?
+            .remove_commondirs()
+            .map(Violation::GitFile)
     }
 }
 
@@ -95,7 +98,7 @@ struct LayerLimit {
     bytes: u64,
     /// Free bytes of the disk at that time.
     free: u64,
-    looks: u32,
+    checks: u32,
     next: u64,
 }
 
@@ -106,14 +109,14 @@ impl LayerLimit {
         let begun = mono_ms();
         let free = stored_layers::free_bytes(&self.layers).unwrap_or(0);
         let most = self.bytes.saturating_add(self.free.saturating_sub(free));
-        self.looks += 1;
-        if most > self.limit || self.looks > LOOKS {
+        self.checks += 1;
+        if most > self.limit || self.checks > CHECKS {
             self.bytes = stored_layers::size(&self.layers);
             self.free = free;
-            self.looks = 0;
+            self.checks = 0;
         }
         let now = mono_ms();
-        self.next = now + LOOK_MS.max((now - begun) * MEASURING);
+        self.next = now + CHECK_MS.max((now - begun) * MEASURING);
         (self.bytes > self.limit).then_some(self.bytes)
     }
 }
@@ -148,8 +151,8 @@ impl GitWatch {
         }
     }
 
-    /// Removes the file from all git directories, and returns one path of it.
-    fn remove_made(&self) -> Option<PathBuf> {
+    /// Removes `commondir` from all git directories, and returns one path of it.
+    fn remove_commondirs(&self) -> Option<PathBuf> {
         if let Some(inotify) = &self.inotify {
             // The folders are looked at in any case: a queue of events may overflow.
             let _ = rustix::io::read(inotify, &mut [0_u8; 4_096]);
@@ -184,7 +187,7 @@ mod tests {
             limit: 100_000,
             bytes: u64::MAX,
             free: 0,
-            looks: 0,
+            checks: 0,
             next: 0,
         };
         assert_eq!(limit.exceeded(), None);

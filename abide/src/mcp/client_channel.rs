@@ -1,4 +1,4 @@
-//! The client as the daemon's peer, which receives notifications and elicitation requests.
+//! Channel to the client of one connection or HTTP session, for notifications and elicitation requests of the daemon.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -86,9 +86,9 @@ impl Sink {
     }
 }
 
-/// The client of one connection or HTTP session.
+/// Channel to the client of one connection or HTTP session.
 #[derive(Clone)]
-pub struct Peer {
+pub struct ClientChannel {
     sink: Sink,
     requests: Arc<OutgoingRequests>,
 }
@@ -101,10 +101,10 @@ pub struct Elicitation {
     pub answer: BoxFuture<'static, Option<ElicitResult>>,
 }
 
-impl Peer {
-    /// Client to which messages go through `sink`.
+impl ClientChannel {
+    /// Channel whose messages go through `sink`.
     pub fn new(sink: Sink, requests: Arc<OutgoingRequests>) -> Self {
-        Peer { sink, requests }
+        ClientChannel { sink, requests }
     }
 
     /// Sends a notification. `false`: the client is gone.
