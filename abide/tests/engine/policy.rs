@@ -242,6 +242,12 @@ fn d178_command_is_held_without_a_person_and_started_by_a_later_yes() {
             held.text
         );
         assert!(!held.is_error() && !held.text.contains("denied"));
+        let kill = json!({"action": "kill", "session_id": fields["session_id"]});
+        let refused = engine.call("terminal_session", kill).await.text;
+        assert!(
+            refused.contains("has not started: its command is held"),
+            "{refused}"
+        );
         let question: QuestionId = fields["question_id"]
             .as_str()
             .expect("an id")

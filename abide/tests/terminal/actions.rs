@@ -304,6 +304,13 @@ fn failed_start_has_a_reason() {
         let read = json!({"action": "read_output", "session_id": id});
         let read = engine.call(read).await;
         assert!(read.text.contains(&started.text), "{}", read.text);
+        let kill = json!({"action": "kill", "session_id": id});
+        let killed = engine.call(kill).await.text;
+        assert!(
+            killed.contains("had ended already\n[could not be run: "),
+            "{killed}"
+        );
+        assert!(!killed.contains("process tree"), "{killed}");
     });
 }
 

@@ -10,6 +10,7 @@ use abide_core::session::{End, Phase};
 use abide_core::{Millis, Outcome, Request, SessionId};
 use serde_json::{Map, Value};
 
+use super::read::ending;
 use super::{
     ActionError, ActionOutcome, ActionRunner, BadInput, ErrorCode, FinishedAction, FinishedCall,
     SessionRef, ended, start,
@@ -212,15 +213,18 @@ impl ActionRunner {
         let view = self.control(&view).kill(end).await?;
         let gone = !matches!(view.state.phase, Phase::Leftover { .. });
         let mut text = format!("Session '{}' killed", view.id);
-        if view.ending().is_some_and(|ending| !ending.end.is_kill()) {
+        if view.ending().is_none_or(|ending| !ending.end.is_kill()) {
             text = format!("Session '{}' had ended already", view.id);
             if left && gone {
                 text.push_str("; what it left in the background is killed");
             }
         }
-        text.push('\n');
-        text.push_str(&abide_engine::text::ending_line(&view));
+        if let Some(ending) = ending(&view) {
+            text.push('\n');
+            text.push_str(&ending);
+        }
         let by = view.contained_by.map(|by| by.as_str());
+        let by = by.filter(|_| view.ending().is_some());
         let lost = view.ending().is_some_and(|ending| ending.exit.is_none());
         match by.filter(|_| gone) {
             // Only the keeper could have proven that the tree is gone.

@@ -250,7 +250,24 @@ impl ActionRunner {
         let agent: Option<Agent> = self.caller().agent;
         let view = self.handle.published().session(id);
         view.filter(|view| view.visible_to(agent.as_ref()))
-            .ok_or_else(|| ActionError::from(&Refusal::SessionNotFound(id)))
+            .ok_or_else(|| self.no_session(id, agent.as_ref()))
+    }
+
+    /// Error about a session that there is not, or not yet.
+    fn no_session(&self, id: SessionId, agent: Option<&Agent>) -> ActionError {
+        let questions = self.handle.published().questions();
+        let held = questions.iter().find(|question| {
+            question.state.held().is_some()
+                && question.state.session() == id
+                && agent.is_none_or(|agent| *agent == question.agent)
+        });
+        match held {
+            None => ActionError::from(&Refusal::SessionNotFound(id)),
+            Some(question) => ActionError::conflict(format!(
+                "Session '{id}' has not started: its command is held until a person answers question '{}'",
+                question.id
+            )),
+        }
     }
 
     /// Current view of the session; the given one if the session has been removed.
