@@ -21,6 +21,7 @@ use crate::keepers::{Keepers, RecoveredSession};
 use crate::policy::PolicyStore;
 use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
+use crate::seams::KeeperControl;
 use crate::session_access::SessionAccess;
 use crate::store::{
     self, OpenRows, Opened, OpenedPostgres, OwnMachine, PostgresAddress, StoreFault,
@@ -148,6 +149,7 @@ impl Runtime {
             found.session.agent = unnamed.of_stored(&found.session.agent.0);
             details.insert(found.id, std::mem::take(&mut found.details));
         }
+        mark_reported_endings(&mut sessions, &open, &keepers);
         let recovered = recovery_events(sessions, resumable, state, open);
         keepers.fill_pool();
         tokio::spawn(wakers::run(
@@ -248,6 +250,21 @@ async fn stop_after(
 ) {
     let _ = start_again.set(reason.await);
     handle.stop().await;
+}
+
+/// Marks sessions whose ending a message reports. The daemon that committed the message may have been killed before it
+/// could do so.
+pub(super) fn mark_reported_endings(
+    found: &mut [RecoveredSession],
+    open: &OpenRows,
+    keepers: &dyn KeeperControl,
+) {
+    for session in found {
+        if !session.ending_delivered && open.reported_endings.contains(&session.id) {
+            session.ending_delivered = true;
+            keepers.mark_ending_delivered(session.id);
+        }
+    }
 }
 
 /// Events that tell the core what earlier daemons left. Questions come after the sessions that they are about, and timers
