@@ -269,9 +269,9 @@ fn s25_a_list_that_leaves_timers_out_says_so() {
         let made = abide.post("/v1/timers", &many);
         assert_eq!(made.status, 200, "{}", made.body);
     };
-    make(999);
+    make(1_000);
     let listed = call(&abide, "read_timer", json!({}));
-    assert_eq!(listed["timers"].as_array().map(Vec::len), Some(999));
+    assert_eq!(listed["timers"].as_array().map(Vec::len), Some(1_000));
     assert_eq!(listed["truncated"], false);
     make(20);
     let listed = call(&abide, "read_timer", json!({}));
@@ -282,6 +282,25 @@ fn s25_a_list_that_leaves_timers_out_says_so() {
         text.ends_with("\nOnly the 1000 oldest are listed."),
         "{text}"
     );
+}
+
+#[test]
+fn a_list_of_ended_timers_that_leaves_some_out_says_so() {
+    let abide = Abide::started();
+    let stopped = |count: usize| {
+        for _ in 0..count {
+            let arguments = json!({"total_duration": 3_600, "mission": "m"});
+            let id = id_of(&call(&abide, "timer", arguments));
+            call(&abide, "stop_timer", json!({"timer_id": id}));
+        }
+        call(&abide, "read_timer", json!({"include_ended": true}))
+    };
+    let all = stopped(100);
+    assert_eq!(all["truncated"], false);
+    assert_eq!(all["timers"].as_array().map(Vec::len), Some(100));
+    let newest = stopped(1);
+    assert_eq!(newest["truncated"], true);
+    assert_eq!(newest["timers"].as_array().map(Vec::len), Some(100));
 }
 
 #[test]
