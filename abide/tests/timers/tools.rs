@@ -432,6 +432,34 @@ fn standby_on_a_paused_timer_is_refused_with_its_state() {
 }
 
 #[test]
+fn refused_act_returns_the_state_of_the_timer() {
+    let abide = Abide::started();
+    let arguments = json!({"total_duration": 600, "mission": "m"});
+    let id = id_of(&call(&abide, "timer", arguments));
+    let refused = |tool: &str, more: Value| {
+        let mut arguments = json!({"timer_id": id});
+        for (name, value) in more.as_object().expect("fields") {
+            arguments[name] = value.clone();
+        }
+        let refusal = abide.post(&format!("/v1/tools/{tool}"), &arguments).body;
+        assert_eq!(refusal["is_error"], true, "{refusal}");
+        assert_eq!(refusal["total_duration"], 600, "{refusal}");
+        assert_eq!(refusal["mission"], "m", "{refusal}");
+        refusal
+    };
+    let running = refused("resume_timer", json!({}));
+    assert_eq!(running["status"], "running", "{running}");
+    call(
+        &abide,
+        "stop_timer",
+        json!({"timer_id": id, "reason": "enough"}),
+    );
+    let stopped = refused("pause_timer", json!({"pause_duration": 60}));
+    assert_eq!(stopped["status"], "stopped", "{stopped}");
+    assert_eq!(stopped["stop_reason"], "enough", "{stopped}");
+}
+
+#[test]
 fn read_of_a_completed_timer_tells_its_completion_once() {
     let abide = Abide::started();
     for restarted in [false, true] {
