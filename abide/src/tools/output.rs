@@ -406,7 +406,10 @@ pub(super) fn lost(
             "{dropped} bytes from the middle of the output were dropped: they did not fit the log's quota"
         )
     } else {
-        format!("{dropped} bytes of the output are lost: the disk did not take them")
+        format!(
+            "{dropped} bytes of the output were dropped: the log and its index did not fit the log's quota, or the disk \
+             did not take them"
+        )
     })
 }
 

@@ -12,6 +12,7 @@ use abide_api::{
     ToolResult,
 };
 use abide_core::message::About;
+use abide_core::request::Caller;
 use abide_core::timer::{Act, Create, Kind, Request, Status, Timer, Why};
 use abide_core::{Agent, Key, Millis, Outcome, Refusal, TimerId, limit};
 use abide_output::printable::one_line;
@@ -451,7 +452,7 @@ impl TimerCall {
         let mut lines = Vec::new();
         let mut list = Vec::new();
         let mut left_out = Vec::new();
-        if timers.len() >= limit::TIMERS_LISTED {
+        if self.has_more(handle, timers.len()).await {
             left_out.push(format!(
                 "Only the {} oldest are listed.",
                 limit::TIMERS_LISTED
@@ -480,10 +481,11 @@ impl TimerCall {
         if let CallKind::List { ended: true } = self.kind {
             let which = EndedQuery {
                 agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
-                limit: ENDED_LISTED,
+                limit: ENDED_LISTED + 1,
             };
-            let ended = past.ended_timers(which).await.unwrap_or_default();
-            if ended.len() >= ENDED_LISTED {
+            let mut ended = past.ended_timers(which).await.unwrap_or_default();
+            if ended.len() > ENDED_LISTED {
+                ended.truncate(ENDED_LISTED);
                 left_out.push(format!(
                     "Of those that have ended only the last {ENDED_LISTED} are listed."
                 ));
@@ -504,6 +506,20 @@ impl TimerCall {
             truncated,
         });
         ToolResult::new(text, ToolOutput::ReadTimer(list))
+    }
+
+    /// True if the agent has more timers than were listed.
+    async fn has_more(&self, handle: &Handle, listed: usize) -> bool {
+        if listed < limit::TIMERS_LISTED {
+            return false;
+        }
+        let caller = Caller {
+            agent: self.agent.clone(),
+            conversation: None,
+        };
+        let count = abide_core::Request::Timer(Request::Count);
+        let counted = handle.call(caller, count, None).await.done().await;
+        !matches!(counted, Some(Outcome::TimersCounted(count)) if count <= listed)
     }
 
     /// Fields of the answer about one timer. `why`: cause of the answer, unless the request was refused.

@@ -210,7 +210,7 @@ fn damaged_session_is_removed_by_retention() {
 }
 
 #[test]
-fn total_log_size_is_bounded_when_sessions_end() {
+fn total_log_size_is_bounded_when_sessions_end_and_when_the_limit_changes() {
     let abide = Abide::new();
     std::fs::write(abide.path("config.toml"), "keep_bytes = 400000\n").expect("a configuration");
     abide.start();
@@ -230,6 +230,13 @@ fn total_log_size_is_bounded_when_sessions_end() {
             .count(),
         2
     );
+    std::fs::write(abide.path("config.toml"), "keep_bytes = 0\n").expect("a configuration");
+    look_for("the removal of the others", || {
+        // It uses the configuration, so the daemon reads the file again.
+        abide.get("/v1/status");
+        let listed = abide.get("/v1/sessions?include_ended=true");
+        (listed["total"] == 0).then_some(())
+    });
 }
 
 #[test]

@@ -30,6 +30,20 @@ fn unused_session_is_closed_and_its_log_kept() {
 }
 
 #[test]
+fn timer_that_waits_for_the_session_keeps_it_open() {
+    with_engine(|engine| async move {
+        let limit = json!({"inactivity_timeout": 5});
+        let session = engine.start("exec sleep 8", limit).await;
+        let until = json!({"session": session.id});
+        let wait = json!({"total_duration": 600, "reason": "build", "until": until});
+        let context = engine.context();
+        let timer = engine.try_begin("timer", wait, context).await;
+        let over = timer.unwrap().to_result().await.unwrap();
+        assert!(over.text.contains("exited with code 0"), "{}", over.text);
+    });
+}
+
+#[test]
 fn waiting_read_and_output_keep_the_session_open() {
     with_engine(|engine| async move {
         // Long enough for a program that starts slowly to begin reading.

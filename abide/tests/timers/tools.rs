@@ -269,9 +269,9 @@ fn s25_a_list_that_leaves_timers_out_says_so() {
         let made = abide.post("/v1/timers", &many);
         assert_eq!(made.status, 200, "{}", made.body);
     };
-    make(999);
+    make(1_000);
     let listed = call(&abide, "read_timer", json!({}));
-    assert_eq!(listed["timers"].as_array().map(Vec::len), Some(999));
+    assert_eq!(listed["timers"].as_array().map(Vec::len), Some(1_000));
     assert_eq!(listed["truncated"], false);
     make(20);
     let listed = call(&abide, "read_timer", json!({}));
@@ -282,6 +282,25 @@ fn s25_a_list_that_leaves_timers_out_says_so() {
         text.ends_with("\nOnly the 1000 oldest are listed."),
         "{text}"
     );
+}
+
+#[test]
+fn a_list_of_ended_timers_that_leaves_some_out_says_so() {
+    let abide = Abide::started();
+    let stopped = |count: usize| {
+        for _ in 0..count {
+            let arguments = json!({"total_duration": 3_600, "mission": "m"});
+            let id = id_of(&call(&abide, "timer", arguments));
+            call(&abide, "stop_timer", json!({"timer_id": id}));
+        }
+        call(&abide, "read_timer", json!({"include_ended": true}))
+    };
+    let all = stopped(100);
+    assert_eq!(all["truncated"], false);
+    assert_eq!(all["timers"].as_array().map(Vec::len), Some(100));
+    let newest = stopped(1);
+    assert_eq!(newest["truncated"], true);
+    assert_eq!(newest["timers"].as_array().map(Vec::len), Some(100));
 }
 
 #[test]
@@ -410,6 +429,34 @@ fn standby_on_a_paused_timer_is_refused_with_its_state() {
         let left: f64 = left.parse().expect("a number");
         assert!(left > 0.0 && left <= 3600.0, "{answer}");
     }
+}
+
+#[test]
+fn refused_act_returns_the_state_of_the_timer() {
+    let abide = Abide::started();
+    let arguments = json!({"total_duration": 600, "mission": "m"});
+    let id = id_of(&call(&abide, "timer", arguments));
+    let refused = |tool: &str, more: Value| {
+        let mut arguments = json!({"timer_id": id});
+        for (name, value) in more.as_object().expect("fields") {
+            arguments[name] = value.clone();
+        }
+        let refusal = abide.post(&format!("/v1/tools/{tool}"), &arguments).body;
+        assert_eq!(refusal["is_error"], true, "{refusal}");
+        assert_eq!(refusal["total_duration"], 600, "{refusal}");
+        assert_eq!(refusal["mission"], "m", "{refusal}");
+        refusal
+    };
+    let running = refused("resume_timer", json!({}));
+    assert_eq!(running["status"], "running", "{running}");
+    call(
+        &abide,
+        "stop_timer",
+        json!({"timer_id": id, "reason": "enough"}),
+    );
+    let stopped = refused("pause_timer", json!({"pause_duration": 60}));
+    assert_eq!(stopped["status"], "stopped", "{stopped}");
+    assert_eq!(stopped["stop_reason"], "enough", "{stopped}");
 }
 
 #[test]

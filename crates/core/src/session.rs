@@ -64,10 +64,10 @@ impl Session {
         }
     }
 
-    /// Time at which the whole tree had ended, if its leader did not exit with code 0.
+    /// Time at which the whole tree had ended, if its leader did not exit with code 0 and was not ended on purpose.
     pub(crate) fn failed_at(&self) -> Option<Wall> {
         match &self.phase {
-            Phase::Ended { ending } if ending.exit != Some(Exit::Code(0)) => {
+            Phase::Ended { ending } if ending.is_failure() => {
                 Some(Wall(self.created.0.saturating_add(ending.duration.0)))
             }
             Phase::Failed { at, .. } => Some(*at),
@@ -202,6 +202,14 @@ pub struct Ending {
     pub bytes: u64,
     /// Number of bytes that were dropped from the log because of its quota.
     pub dropped: u64,
+}
+
+impl Ending {
+    /// Returns whether the command failed by itself, or by what its sandbox does not let it do.
+    fn is_failure(&self) -> bool {
+        let on_purpose = self.end.is_kill() && self.end != End::Sandbox;
+        self.exit != Some(Exit::Code(0)) && !on_purpose
+    }
 }
 
 /// Exit status of a process.

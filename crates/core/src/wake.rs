@@ -62,6 +62,8 @@ struct Waiting {
     failures: usize,
     /// Time of its next attempt.
     due: Steady,
+    /// The next attempt is made early, because of a restart: if it fails, the back-off goes on where it was.
+    is_early: bool,
 }
 
 /// Consequence of a failure.
@@ -93,18 +95,29 @@ impl Waker {
     /// Adds a message.
     pub fn posted(&mut self, now: Steady, message: u64) {
         let due = now + self.rules.after;
-        let new = Waiting { failures: 0, due };
+        let new = Waiting {
+            failures: 0,
+            due,
+            is_early: false,
+        };
         self.waiting.entry(message).or_insert(new);
     }
 
-    /// Adds a message from before the restart, with its number of failures. `hold` is the time before which the
+    /// Adds a message from before the restart, with its number of failures. Its next attempt does not wait for the back-off,
+    /// so it does not count as a step of it: a daemon that is started again and again gives no message up. `hold` is the time before which the
     /// receiver wants no attempt, at most [`LONGEST_HOLD`] from now.
     pub fn kept(&mut self, now: Steady, message: u64, failures: usize, hold: Option<Steady>) {
         if self.waiting.contains_key(&message) {
             return;
         }
         let due = now + self.rules.after;
-        self.waiting.insert(message, Waiting { failures, due });
+        let is_early = failures > 0;
+        let kept = Waiting {
+            failures,
+            due,
+            is_early,
+        };
+        self.waiting.insert(message, kept);
         let hold = hold.unwrap_or_default().min(now + LONGEST_HOLD);
         self.hold = self.hold.max(hold);
     }
@@ -114,6 +127,7 @@ impl Waker {
         let urged = Waiting {
             failures: 0,
             due: now,
+            is_early: false,
         };
         self.waiting.insert(message, urged);
         self.urged.insert(message);
@@ -229,7 +243,9 @@ impl Waker {
             let Some(state) = self.waiting.get_mut(message) else {
                 continue;
             };
-            state.failures += 1;
+            if !core::mem::take(&mut state.is_early) {
+                state.failures += 1;
+            }
             let Some(pause) = pause_after(state.failures) else {
                 verdicts.push((*message, Failed::GivenUp));
                 self.settled(*message);

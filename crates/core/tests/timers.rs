@@ -23,8 +23,9 @@ use abide_core::timer::{
     self, Act, CompletedBy, Countdown, Create, Kind, Observation, Status, Timer, WaitMode, Why,
 };
 use abide_core::{
-    Agent, Conversation, Effect, End, Ending, Engine, Event, Exit, Key, MessageId, Millis, Mono,
-    Now, Outcome, Record, Refusal, Request, Session, SessionId, TimerId, Try, Update, Wall,
+    Agent, Asking, Conversation, Effect, End, Ending, Engine, Event, Exit, Key, MessageId, Millis,
+    Mono, Now, Outcome, Record, Refusal, Request, Run, Session, SessionId, TimerId, Try, Update,
+    Wall,
 };
 use test_database::TestDatabase;
 use words::{Words, duration, parse};
@@ -224,7 +225,15 @@ impl Stage {
             if let Effect::Record(record) = &effect {
                 self.database.apply(record);
             }
-            let _ = writeln!(out, "  > {}", shown(&effect));
+            let since = match &effect {
+                Effect::Probe {
+                    until: Some(until), ..
+                } if until.since != self.now.wall => {
+                    format!(", since {} before", Millis(self.now.wall.0 - until.since.0))
+                }
+                _ => String::new(),
+            };
+            let _ = writeln!(out, "  > {}{since}", shown(&effect));
         }
     }
 }
@@ -285,8 +294,11 @@ fn event(verb: &str, words: &mut Words) -> Result<Event, String> {
             session: words.session()?,
             ending: Ending {
                 exit: Some(Exit::Code(words.number()? as i32)),
-                end: End::Exited,
-                duration: Millis(5),
+                end: match words.value("end") {
+                    Some(word) => End::of_word(&word).ok_or("no such end")?,
+                    None => End::Exited,
+                },
+                duration: words.time("after")?.unwrap_or(Millis(5)),
                 bytes: 0,
                 dropped: 0,
             },
@@ -339,6 +351,17 @@ fn request(words: &mut Words) -> Result<Request, String> {
             asks: true,
             after: None,
             most: 10,
+        }),
+        "serve" => Request::Run(Run {
+            command: "serve".into(),
+            deadline: None,
+            idle: None,
+            inactivity: None,
+            asking: Asking::Never,
+            standby: None,
+            detach: true,
+            key: None,
+            approval: None,
         }),
         "try" => {
             let timer = timer(words)?;
@@ -414,8 +437,8 @@ fn shown(effect: &Effect) -> String {
         Effect::Start {
             session, deadline, ..
         } => {
-            let limit = deadline.expect("a limit");
-            format!("start {} for at most {limit}", s(*session))
+            let limit = deadline.map(|limit| format!(" for at most {limit}"));
+            format!("start {}{}", s(*session), limit.unwrap_or_default())
         }
         Effect::Kill { session, end } => format!("kill {} end={}", s(*session), end.as_str()),
         Effect::Remove { session } => format!("remove {}", s(*session)),
@@ -522,6 +545,7 @@ fn answered(outcome: &Outcome) -> String {
             format!("messages [{}], {more} more", all.join("; "))
         }
         Outcome::Refused(refusal) => format!("refused: {}", refused(refusal)),
+        Outcome::Started(session) => format!("started {}", s(*session)),
         Outcome::Ended(session) => format!("ended {}", s(*session)),
         other => panic!("not about timers: {other:?}"),
     }

@@ -143,16 +143,25 @@ fn s28_failure_is_retried_for_days_and_then_given_up() {
 #[test]
 fn late_message_has_all_its_attempts() {
     let mut waker = waker(0, 1_000);
-    waker.kept(at(0), 1, BACK_OFF.len(), None);
-    waker.posted(at(0), 2);
-    assert_eq!(waker.take(at(0)), Some(vec![1, 2]));
+    waker.posted(at(0), 1);
+    let mut now = at(0);
+    for pause in BACK_OFF {
+        assert_eq!(waker.take(now), Some(vec![1]));
+        assert_eq!(
+            waker.failed(now, &[1], None, 0),
+            [(1, Failed::Again(now + pause))]
+        );
+        now = now + pause;
+    }
+    waker.posted(now, 2);
+    assert_eq!(waker.take(now), Some(vec![1, 2]));
     let pause = BACK_OFF[0];
-    let verdicts = waker.failed(at(0), &[1, 2], None, 0);
+    let verdicts = waker.failed(now, &[1, 2], None, 0);
     assert_eq!(
         verdicts,
-        [(1, Failed::GivenUp), (2, Failed::Again(at(0) + pause))]
+        [(1, Failed::GivenUp), (2, Failed::Again(now + pause))]
     );
-    assert_eq!(waker.alarm(), Some(at(0) + pause));
+    assert_eq!(waker.alarm(), Some(now + pause));
 }
 
 #[test]
@@ -160,8 +169,13 @@ fn failures_before_a_restart_count_and_a_hold_is_kept() {
     let mut waker = waker(1, 1_000);
     waker.kept(at(0), 1, 3, None);
     assert_eq!(waker.take(at(1)), Some(vec![1]), "tried soon after a start");
-    let again = Failed::Again(at(1) + BACK_OFF[3]);
-    assert_eq!(waker.failed(at(1), &[1], None, 0), [(1, again)]);
+    let next = at(1) + BACK_OFF[2];
+    let verdicts = waker.failed(at(1), &[1], None, 0);
+    assert_eq!(verdicts, [(1, Failed::Again(next))], "the same pause again");
+    assert_eq!(waker.failures(1), 3);
+    assert_eq!(waker.take(next), Some(vec![1]));
+    let again = Failed::Again(next + BACK_OFF[3]);
+    assert_eq!(waker.failed(next, &[1], None, 0), [(1, again)]);
 
     let mut waker = self::waker(1, 1_000);
     waker.kept(at(0), 1, 1, Some(at(500)));

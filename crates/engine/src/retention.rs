@@ -1,6 +1,6 @@
 //! Retention of ended sessions and old rows: by age, by bytes on disk and by number, so that there is always room for
 //! new sessions. Only ended sessions are removed, the directory before the entry. The limits are enforced when
-//! sessions end, and every hour.
+//! sessions end, when the configuration changes, and every hour.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -31,6 +31,7 @@ pub(super) async fn run(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn St
     let mut trusted_clock = TrustedClock::default();
     let mut ended_sessions = EndedSessions::default();
     let mut next_round = Mono(0);
+    let mut config_changes = handle.live_config().follow();
     loop {
         let at = clock.now();
         let full = at.mono >= next_round;
@@ -69,6 +70,8 @@ pub(super) async fn run(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn St
             () = pause(rest) => {}
             () = pause(Duration::from_millis(MIN_AGE.0)), if held => {}
             () = handle.published().ended() => pause(BATCH_DELAY).await,
+            // Limits may be lower now.
+            Ok(()) = config_changes.changed() => next_round = clock.now().mono,
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::keepers::{Keepers, RecoveredSession, SessionDetails};
 use crate::policy::PolicyStore;
 use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
+use crate::seams::KeeperControl;
 use crate::session_access::SessionAccess;
 use crate::store::{
     self, OpenRows, Opened, OpenedFleet, OpenedStore, OwnMachine, PostgresAddress, StoreFault,
@@ -119,7 +120,8 @@ impl Runtime {
         prober.set_sessions(Arc::new(SessionAccess(handle.clone())));
         let agents = handle.clients().agents();
         let resumable = agents.iter().map(|agent| handle.resumable(agent));
-        let (sessions, details) = recover_sessions(&keepers, &unnamed);
+        let (mut sessions, details) = recover_sessions(&keepers, &unnamed);
+        mark_reported_endings(&mut sessions, &open, &keepers);
         let recovered = recovery_events(sessions, resumable, state, open);
         keepers.fill_pool();
         tokio::spawn(wakers::run(
@@ -239,6 +241,21 @@ fn start_retention(
         }
     });
     receiver
+}
+
+/// Marks sessions whose ending a message reports. The daemon that committed the message may have been killed before it
+/// could do so.
+pub(super) fn mark_reported_endings(
+    found: &mut [RecoveredSession],
+    open: &OpenRows,
+    keepers: &dyn KeeperControl,
+) {
+    for session in found {
+        if !session.ending_delivered && open.reported_endings.contains(&session.id) {
+            session.ending_delivered = true;
+            keepers.mark_ending_delivered(session.id);
+        }
+    }
 }
 
 /// Events that tell the core what earlier daemons left. Questions come after the sessions that they are about, and timers

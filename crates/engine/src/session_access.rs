@@ -13,6 +13,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::{Change, Handle, LaunchOptions, SessionView};
 use crate::config;
+use crate::handle::PendingCall;
 use crate::keepers::Follower;
 use crate::machine_link::session_end;
 use crate::port_openers::Candidates;
@@ -51,6 +52,10 @@ impl Sessions for SessionAccess {
         observe: Box<dyn Fn(String) + Send + Sync + 'a>,
     ) -> BoxFuture<'a, String> {
         Box::pin(session_end::ended(&self.0, session, machine, observe))
+    }
+
+    fn keep_active(&self, session: SessionId) -> BoxFuture<'_, PendingCall> {
+        Box::pin(self.0.keep_active(Caller::PERSON, session))
     }
 
     fn follow(&self, session: SessionId) -> Option<Follower> {

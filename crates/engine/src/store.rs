@@ -15,6 +15,7 @@ mod timer_list;
 mod wal;
 mod write;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -263,6 +264,8 @@ pub struct OpenRows {
     pub approved: Vec<(QuestionId, SessionId, HeldCommand)>,
     /// Clients of all agents.
     pub clients: Vec<ClientRow>,
+    /// Sessions whose ending the newest messages report.
+    pub reported_endings: HashSet<SessionId>,
 }
 
 /// Migrates the schema of a database and reads what is open.

@@ -70,13 +70,14 @@ impl Address {
             None => 80,
         };
         let host = uri.host()?.trim_matches(['[', ']']);
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let path = uri.path_and_query().map_or("", |path| path.as_str());
+        let slash = if path.starts_with('/') { "" } else { "/" };
         (!host.is_empty()).then(|| Address {
             tls,
             login,
             host: host.to_owned(),
             port,
-            path: path.to_owned(),
+            path: format!("{slash}{path}"),
         })
     }
 
@@ -289,6 +290,13 @@ mod tests {
                 "/x?y=1",
             ),
             ("http://[::1]:80/", false, "::1", 80, "/"),
+            (
+                "http://a.example:3000?x=1",
+                false,
+                "a.example",
+                3000,
+                "/?x=1",
+            ),
         ] {
             let address = Address::parse(text).expect(text);
             assert_eq!((address.tls, address.host.as_str()), (tls, host), "{text}");

@@ -30,7 +30,11 @@ impl TimerCall {
                     "Timer '{}' is {}: nothing can be done to it any more",
                     row.id, row.status
                 );
-                return ToolResult::error(ErrorCode::Conflict, sentence);
+                let output = self.result_fields(handle, row_fields(&row), None).await;
+                return ToolResult {
+                    output: ToolOutput::Timer(Box::new(output)),
+                    ..ToolResult::error(ErrorCode::Conflict, sentence)
+                };
             }
             let text = match (&self.kind, &row.completed_by) {
                 (CallKind::Done(act), _) => done_before(handle, *act, &row, self.channel).await,
@@ -47,13 +51,8 @@ impl TimerCall {
             let output = self.result_fields(handle, fields, Some(Why::Ended)).await;
             return self.one(text, output);
         }
-        // The state of a paused timer does not change, so the refusal can tell it.
-        if let timer::Refusal::NotAllowed {
-            timer,
-            status: Status::Paused { .. },
-            ..
-        } = &refusal
-            && let Some(timer) = self.paused(handle, *timer).await
+        if let timer::Refusal::NotAllowed { timer, status, .. } = &refusal
+            && let Some(timer) = self.timer_in(handle, *timer, *status).await
         {
             let row = handle.store_reader().timer(timer.id).await.ok().flatten();
             let fields = fields(&timer, row.as_ref());
@@ -76,8 +75,8 @@ impl TimerCall {
         }
     }
 
-    /// State of a timer, if it is still paused.
-    async fn paused(&self, handle: &Handle, timer: TimerId) -> Option<Timer> {
+    /// State of a timer, if it still has the status that a refusal names.
+    async fn timer_in(&self, handle: &Handle, timer: TimerId, status: Status) -> Option<Timer> {
         let caller = Caller {
             agent: self.agent.clone(),
             conversation: None,
@@ -87,7 +86,7 @@ impl TimerCall {
             .call(caller, abide_core::Request::Timer(read), None)
             .await;
         match pending.done().await {
-            Some(Outcome::Timer(timer, _)) if matches!(timer.status, Status::Paused { .. }) => {
+            Some(Outcome::Timer(timer, _)) if timer.status.as_str() == status.as_str() => {
                 Some(*timer)
             }
             _ => None,

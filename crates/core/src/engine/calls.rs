@@ -26,21 +26,6 @@ struct Limits {
     inactivity: Option<Millis>,
 }
 
-impl Limits {
-    /// Adapts the limits to a session that is closed on inactivity. Such a session has no idle limit, so an idle
-    /// limit given for it is taken as its inactivity limit.
-    fn meant_for(self, session: &Session) -> Self {
-        match (session.idle, session.inactivity) {
-            (None, Some(_)) => Limits {
-                idle: None,
-                inactivity: self.inactivity.or(self.idle),
-                ..self
-            },
-            _ => self,
-        }
-    }
-}
-
 impl Engine {
     /// Handles a call. Every refusal comes before the first change. If a call with this id is already waiting, the
     /// new one is ignored, because the older one will be answered.
@@ -289,7 +274,6 @@ impl Engine {
         if !entry.leader_runs() || entry.kill_reason.is_some() {
             return Err(Refusal::SessionEnded(session));
         }
-        let limits = limits.meant_for(&entry.session);
         if let Some(deadline) = limits.deadline {
             self.set_deadline(step, session, deadline);
         }

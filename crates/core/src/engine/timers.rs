@@ -20,6 +20,8 @@ use crate::wait::Outcome;
 
 /// Time for which the failure of a session that was told by a result says something about a wait that begins.
 const RECENT_FAILURE: Millis = Millis(5_000);
+/// The same for a failure that the agent has not been told of: longer than a model takes for its next call.
+const RECENT_UNTOLD_FAILURE: Millis = Millis(60_000);
 
 impl Engine {
     pub(super) fn timer_called(
@@ -240,8 +242,8 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Time just before the first failure of a session that the maker of a timer has not been told of, or the last one that
-    /// it was told of just now, else now. A server can fail between the call that started it and the call that waits for
+    /// Time just before the first recent failure of a session that the maker of a timer has not been told of, or the last
+    /// one that it was told of just now, else now. A server can fail between the call that started it and the call that waits for
     /// its port, or before the first of them is answered.
     fn untold_since(&self, now: Now, maker: &Maker) -> Wall {
         let recipient = Recipient {
@@ -250,6 +252,7 @@ impl Engine {
         };
         let untold = self.outbox.unread_sessions(&recipient, self.rule(now));
         let failed = untold.filter_map(|id| self.sessions.get(&id)?.session.failed_at());
+        let failed = failed.filter(|at| now.wall.0.saturating_sub(at.0) <= RECENT_UNTOLD_FAILURE.0);
         let untold = failed.map(|at| Wall(at.0.saturating_sub(1)));
         let told = self.sessions.values().filter(|entry| {
             let session = &entry.session;

@@ -1,14 +1,15 @@
 //! Probe for a file: exists, is gone, has changed, or contains a match. The kernel reports changes by inotify: of the
 //! file and of every directory on its path, through symbolic links too.
 
-use std::fs::File as Open;
+use std::fs::{Metadata, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use regex::bytes::Regex;
+use rustix::fs::OFlags;
 use tokio::sync::Notify;
 
 use super::condition::{File, FileState, Fingerprint};
@@ -206,6 +207,22 @@ fn probe(condition: &File, pattern: Option<&Regex>, position: &mut ReadPosition)
     }
 }
 
+/// Opens a plain file. Nothing else is opened, because to open a named pipe waits for a writer, and to open a device may
+/// change it; without blocking, because something else can take the place of the file after it was looked at.
+fn open_plain(path: &Path) -> std::io::Result<(std::fs::File, Metadata)> {
+    let is_plain = |found: Metadata| match found.is_file() {
+        true => Ok(found),
+        false => Err(std::io::Error::other("it is not a plain file")),
+    };
+    is_plain(std::fs::metadata(path)?)?;
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(flags.bits() as i32);
+    let file = file.open(path)?;
+    let found = is_plain(file.metadata()?)?;
+    Ok((file, found))
+}
+
 /// Position up to which a file has been read. A replaced or truncated file is read from its start.
 #[derive(Default)]
 struct ReadPosition {
@@ -215,11 +232,7 @@ struct ReadPosition {
 
 impl ReadPosition {
     fn find(&mut self, path: &Path, pattern: &Regex) -> std::io::Result<Option<String>> {
-        let mut file = Open::open(path)?;
-        let found = file.metadata()?;
-        if !found.is_file() {
-            return Err(std::io::Error::other("it is not a plain file"));
-        }
+        let (mut file, found) = open_plain(path)?;
         if found.ino() != self.inode || found.len() < self.at {
             *self = ReadPosition {
                 inode: found.ino(),
@@ -252,6 +265,7 @@ impl ReadPosition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::FileType;
     use std::fs;
 
     #[test]
@@ -269,6 +283,18 @@ mod tests {
             let (Observation::Holds(said) | Observation::NotYet(said)) = observed;
             assert!(said.contains(seen), "{said}");
         }
+    }
+
+    #[test]
+    fn named_pipe_is_refused_without_waiting_for_a_writer() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = root.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0).expect("a pipe");
+        let pattern = pattern::pattern("x").expect("a pattern");
+        let refused = ReadPosition::default().find(&path, &pattern);
+        let said = refused.expect_err("it cannot be read").to_string();
+        assert_eq!(said, "it is not a plain file");
     }
 
     #[test]

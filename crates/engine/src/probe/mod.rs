@@ -139,6 +139,7 @@ struct ProbeServices {
     watcher: Watcher,
     web: Arc<Web>,
     active: ActiveProbes,
+    active_sessions: session::ActiveSessions,
     blocking: Arc<Semaphore>,
 }
 
@@ -176,6 +177,7 @@ impl Prober {
                 watcher: Watcher::default(),
                 web,
                 active: ActiveProbes::default(),
+                active_sessions: session::ActiveSessions::default(),
                 blocking: Arc::new(Semaphore::new(MAX_BLOCKING)),
             }),
         })

@@ -1,7 +1,8 @@
 //! Probe for a session that has ended or written a certain output.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use abide_core::fleet::MachineId;
@@ -17,7 +18,9 @@ use super::condition::{Command, SessionCondition};
 use super::pattern::{Window, pattern};
 use super::{Impossible, Observations, ProbeServices};
 use crate::clock::pause;
+use crate::handle::PendingCall;
 use crate::keepers::Follower;
+use crate::lock::lock;
 use abide_session::folder;
 use abide_session::log::{Log, Piece, Pieces};
 
@@ -33,6 +36,8 @@ pub trait Sessions: Send + Sync {
         machine: MachineId,
         observe: Box<dyn Fn(String) + Send + Sync + 'a>,
     ) -> BoxFuture<'a, String>;
+    /// Keeps a session active while the guard exists: what is waited for is not closed for inactivity.
+    fn keep_active(&self, session: SessionId) -> BoxFuture<'_, PendingCall>;
     /// Follows the length of its log; `None`: the log is complete.
     fn follow(&self, session: SessionId) -> Option<Follower>;
     fn folder(&self, session: SessionId) -> PathBuf;
@@ -49,6 +54,25 @@ pub trait Sessions: Send + Sync {
     fn try_observed(&self, timer: TimerId);
     /// Follows the sessions of an agent that could open a port for which the owner of a condition has waited since then.
     fn port_candidates(&self, owner: &Owner, since: Wall) -> Box<dyn PortCandidates>;
+}
+
+/// Calls that keep sessions active, one for each session, however many conditions name it.
+#[derive(Default)]
+pub(super) struct ActiveSessions(Mutex<HashMap<SessionId, Weak<PendingCall>>>);
+
+impl ActiveSessions {
+    /// Keeps a session active until every returned guard is dropped.
+    async fn keep(&self, session: SessionId, sessions: &dyn Sessions) -> Arc<PendingCall> {
+        let before = lock(&self.0).get(&session).and_then(Weak::upgrade);
+        if let Some(call) = before {
+            return call;
+        }
+        let call = Arc::new(sessions.keep_active(session).await);
+        let mut calls = lock(&self.0);
+        calls.retain(|_, call| call.strong_count() > 0);
+        calls.insert(session, Arc::downgrade(&call));
+        call
+    }
 }
 
 /// Sessions that could open a port.
@@ -102,6 +126,7 @@ pub(super) async fn until_holds(
     let Some(sessions) = services.sessions.get() else {
         return std::future::pending().await;
     };
+    let _active = services.active_sessions.keep(session, &**sessions).await;
     match want {
         SessionCondition::Ended => {
             observations.set(format!("{session} has not ended"));

@@ -1,5 +1,6 @@
 //! Reads everything that is not over, at the start of a daemon.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -108,7 +109,22 @@ pub(super) fn open_rows(
         questions: open_questions(db, scope)?,
         approved: held::approved(db, scope)?,
         clients: deliveries::clients(db, scope)?,
+        reported_endings: reported_endings(db, scope)?,
     })
+}
+
+/// Messages that are searched for reported endings. The folder of a session is marked right after the commit of its message,
+/// so that a daemon which was killed in between has left marks out for the newest messages only.
+const ENDINGS_SEARCHED: usize = limit::RUNNING_SESSIONS;
+
+fn reported_endings(db: &dyn Query, scope: RowScope) -> Result<HashSet<SessionId>, StoreFault> {
+    let sql = format!(
+        "SELECT about FROM message WHERE about LIKE 'session_%'{scope} ORDER BY number DESC LIMIT ?1"
+    );
+    let sessions = db.rows(&sql, &[ENDINGS_SEARCHED.into()], |row| {
+        Ok(row.str(0)?.parse().ok())
+    })?;
+    Ok(sessions.into_iter().flatten().collect())
 }
 
 /// Conditions of timers, as stored.
@@ -318,6 +334,29 @@ pub(super) fn subject(about: &str) -> Option<About> {
 mod tests {
     use super::*;
     use crate::store::{connect, schema};
+
+    #[test]
+    fn reported_endings_are_the_sessions_of_seen_and_unseen_messages() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut db = connect(&folder.path().join("abide.db")).expect("a database");
+        schema::migrate(&mut db).expect("tables");
+        let (one, two) = (SessionId::from_bits(1), SessionId::from_bits(2));
+        let about = [
+            one.to_string(),
+            two.to_string(),
+            TimerId::from_bits(3).to_string(),
+        ];
+        for (number, about) in about.iter().enumerate() {
+            let seen = (number == 0).then_some(5);
+            db.execute(
+                "INSERT INTO message (number, id, agent, about, made_ms, seen_ms, wakes) VALUES (?1, ?1, 'a', ?2, 1, ?3, 0)",
+                (number, about, seen),
+            )
+            .expect("a message");
+        }
+        let reported = reported_endings(&db, RowScope::Database).expect("sessions");
+        assert_eq!(reported, HashSet::from([one, two]));
+    }
 
     #[test]
     fn timers_of_several_queries_are_all_there_in_order() {

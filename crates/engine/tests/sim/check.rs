@@ -187,6 +187,10 @@ impl Book {
              AND (SELECT count(*) FROM message WHERE about = timer.id) <> 1",
         );
         none(
+            "the end of a session has two messages",
+            "SELECT count(*) FROM (SELECT 1 FROM message WHERE about LIKE 'session_%' GROUP BY about HAVING count(*) > 1)",
+        );
+        none(
             "a question is open",
             "SELECT count(*) FROM question WHERE closing IS NULL",
         );

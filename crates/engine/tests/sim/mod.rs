@@ -41,7 +41,7 @@ use crate::clock::pause;
 use crate::config::Config;
 use crate::event_loop::{self, LoopParts};
 use crate::handle::{Handle, HandleParts, WatcherGuard};
-use crate::runtime::recovery_events;
+use crate::runtime::{mark_reported_endings, recovery_events};
 use crate::store::{Store, StoreFault};
 
 /// Number of simulations in a test run.
@@ -187,7 +187,9 @@ impl Daemon {
         let probes = SimProbes::new(dice, disk, events.clone(), conditions);
         let parts = HandleParts::of_test(events.clone(), store_reader, store.clone());
         let handle = Handle::new(inbox, parts, Config::default());
-        let recovered = recovery_events(world.keepers.recover(), [].into_iter(), state, open);
+        let mut found = world.keepers.recover();
+        mark_reported_endings(&mut found, &open, &Connections(world.keepers.clone()));
+        let recovered = recovery_events(found, [].into_iter(), state, open);
         let reports = tokio::spawn(world.keepers.clone().report(events));
         let (ready, recovered_published) = oneshot::channel();
         let parts = LoopParts {
