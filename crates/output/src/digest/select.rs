@@ -37,6 +37,8 @@ const STACK: u64 = 3;
 const READABLE: u64 = 4 << 32;
 /// In place of the first words of an unusual line.
 const UNUSUAL: u64 = 1;
+/// In place of the first words of a line that is unlike all others.
+const UNLIKE: u64 = 5 << 32;
 /// In place of the first words of the first line of a kind.
 const SAMPLE: u64 = 2;
 
@@ -50,6 +52,7 @@ pub struct Budget {
     pub outliers: usize,
     pub warnings: usize,
     pub mentions: usize,
+    pub unlike: usize,
     pub samples: usize,
 }
 
@@ -169,6 +172,10 @@ impl<'a> Selector<'a> {
             selector.add_to(at, key, UNUSUAL, Importance::Mention);
         }
         for at in rarity::kinds(lines) {
+        for at in rarity::unlike(lines) {
+            let key = lines[at].line.shape.without_numbers;
+            selector.add_to(at, key ^ UNLIKE, UNLIKE, Importance::Unlike);
+        }
             let key = lines[at].line.shape.without_numbers;
             selector.add_to(at, key ^ SAMPLE, SAMPLE, Importance::Sample);
         }
@@ -257,9 +264,10 @@ impl<'a> Selector<'a> {
                     (Importance::Outlier, 0) => 2,
                     (Importance::Warning, 0) => 3,
                     (Importance::Error, _) => 4,
-                    (Importance::Mention, _) => 5,
+                    (Importance::Mention | Importance::Place, _) => 5,
                     (Importance::Outlier | Importance::Warning, _) => 6,
-                    (Importance::Sample, _) => 7,
+                    (Importance::Unlike, _) => 7,
+                    (Importance::Sample, _) => 8,
                 };
                 candidates.push((order, round, *at, group));
             }
@@ -277,11 +285,14 @@ impl<'a> Selector<'a> {
                 (Importance::Summary, _) => &mut room.summaries,
                 (Importance::Outlier, _) => &mut room.outliers,
                 (Importance::Warning, 3) => &mut room.warnings,
-                (Importance::Warning | Importance::Mention, _) => &mut room.mentions,
+                (Importance::Warning | Importance::Mention | Importance::Place, _) => {
+                    &mut room.mentions
+                }
+                (Importance::Unlike, _) => &mut room.unlike,
                 (Importance::Sample, _) => &mut room.samples,
             };
             let max_chars = match group.importance {
-                Importance::Sample => SAMPLE_CHARS,
+                Importance::Unlike | Importance::Sample => SAMPLE_CHARS,
                 _ => LINE_CHARS,
             };
             let most = room.all.min(*quota);
@@ -326,7 +337,10 @@ impl<'a> Selector<'a> {
         }
         if rarity::json_pair(self.lines[at].text).is_some() {
             block.extend(blocks::siblings(self.lines, at));
-        } else if !matches!(importance, Importance::Summary | Importance::Sample) {
+        } else if !matches!(
+            importance,
+            Importance::Summary | Importance::Unlike | Importance::Sample
+        ) {
             block.extend(blocks::above(self.lines, at));
             block.extend(blocks::place(self.lines, at));
         }

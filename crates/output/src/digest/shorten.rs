@@ -124,6 +124,7 @@ impl Shortener {
             mentions: share(16),
             samples: match self.density.repetition() {
                 Repetition::Dense => 0,
+            unlike: share(6),
                 _ => share(12),
             },
         }
@@ -224,6 +225,7 @@ impl Shortener {
                 samples: all / 16,
             };
             for at in selector
+                unlike: all / 16,
                 .select(0..entries.len(), room, &Counts::default())
                 .into_keys()
             {

@@ -224,7 +224,8 @@ pub const KEYWORD_LIST: &[&str] = &[
     "not permitted",
     "skipping",
     "giving up",
-    // Locations in source files, for tools that do not write a level.
+    // Locations in source files, for tools that do not write a level. Lines that are read whole are searched for `LOCATION`
+    // instead, which knows any extension.
     ".c:",
     ".cc:",
     ".cpp:",
@@ -343,7 +344,7 @@ pub fn compiled(pattern: &str) -> Regex {
 // A success.
 pattern!(
     SUCCESS,
-    r"(?x) ^(?:===\ (?:RUN|PAUSE|CONT|NAME)|\s*---\ (?:PASS|SKIP)|\[\s*(?:OK|PASSED|RUN)\s*\]|ok\s) | \|\ PASS\ \| | (?:\.\.\.\s*ok | \bPASSED(?:\s*\[.*\])? | \bSKIPPED(?:\s*\[.*\])? )\s*$ | ^\s*(?:✓|✔|√|ok\s+\d+\s) | ^\s*PASS\s"
+    r"(?x) ^\s*PASS(?:ED)?: | ^(?:===\ (?:RUN|PAUSE|CONT|NAME)|\s*---\ (?:PASS|SKIP)|\[\s*(?:OK|PASSED|RUN)\s*\]|ok\s) | \|\ PASS\ \| | (?:\.\.\.\s*ok | \bPASSED(?:\s*\[.*\])? | \bSKIPPED(?:\s*\[.*\])? )\s*$ | ^\s*(?:✓|✔|√|ok\s+\d+\s) | ^\s*PASS\s"
 );
 
 // `0 errors`, `no failures`, `failed=0`.
@@ -377,7 +378,7 @@ pub static ERROR: LazyLock<Regex> = LazyLock::new(|| {
         // `error:`, `error[E0308]:`, `(err):`, `[ERROR]`, `error TS2322:`, `npm ERR!`, `fatal:`, `panic:`
         r"(?ix)(?:^|[^\w.\-/$])(?:error|err|fatal|panic|critical|severe|failure|failed)(?:\[\w+\])?(?:\s+[a-z]{1,6}\d+)?(?:\(\d+\))?(?:\)?\s?:|\s?[!\]|])",
         // A level in capitals.
-        r"(?:^|[^\w.])(?:ERROR|ERR|FATAL|PANIC|CRITICAL|CRIT|SEVERE|EMERG|ALERT|FAIL|FAILED|FAILURE|ERRORS|FAILURES)(?:[^\w./=]|$|\.\s)",
+        r"(?:^|[^\w.])(?:ERROR|ERR|FATAL|PANIC|CRITICAL|CRIT|SEVERE|EMERG|ALERT|FAIL|FAILED|FAILURE|ERRORS|FAILURES|NOT\ OK)(?:[^\w./=]|$|\.\s)",
         // `ValueError: x`, `java.lang.NullPointerException`
         r"[A-Za-z0-9](?:Error|Exception|Failure|Fault|Interrupt|Panic)(?:\[\w+\])?(?::|\s*\(|\s*$|\sin\s|\sat\s)",
         r"^\s*(?:Error|Exception|Fatal|Failed|Failure|Panic|Abort(?:ed|ing)?)\b",
@@ -410,7 +411,7 @@ pub static ERROR: LazyLock<Regex> = LazyLock::new(|| {
           | \bconflict\ \( | \[(?:remote\ )?rejected\] | \bfailed\b | \bfailure\b | \bfails\b | \bcrash(?:ed|es)?\b | \baborted\b | \bcorrupt(?:ed|ion)?\b
           | timed\ out | \bbroken\ pipe\b | \bkilled\b | \bsig(?:segv|kill|abrt|bus|ill|fpe|term)\b | \bfatal\b | internal\ error | syntax\ error | \bpanic\b | \bgot\ signal\b
           | \bis\ not\ (?:defined|recognized|a\ function) | address\ already\ in\ use | unbound\ variable | deadline\ exceeded | quota\ exceeded | text\ file\ busy | too\ many\ (?:open\ files|connections|redirects|requests)
-          | \^--\ SC\d{4} | \bexceptions?\.[a-z]\w+: | \bat\ \S+\.p[lm]\ line\ \d+\b | invalid\ (?:argument|syntax|operation|token) | \bE[A-Z]{4,}\b:",
+          | \^--\ SC\d{4} | \bexceptions?\.[a-z]\w+: | \bat\ \S+\.p[lm]\ line\ \d+\b | invalid\ (?:argument|syntax|operation|token) | (?-i:\bE[A-Z]{4,}\b:)",
         r"(?i)\b(?:exit(?:ed|s|ing)?(?: with)?(?: (?:code|status|value))?|exit_?(?:code|status)|return(?:ed|s)?(?: code| status)|rc)[ =:]+-?[1-9]\d*\b",
         r#"(?i)\b(?:level|lvl|severity|status)["']?\s*[=:]\s*["']?(?:error|err|eror|fatal|crit|critical|panic|emerg|alert|failed|failure)"#,
         r#"HTTP/\d(?:\.\d)?"? 5\d\d\b"#,
@@ -423,23 +424,33 @@ pub static ERROR: LazyLock<Regex> = LazyLock::new(|| {
 pattern!(
     WARNING,
     r"(?x)
-    (?i:\bwarn(?:ing)?s?(?:\[[\w-]+\])?\s?[:!\]]) | (?:^|[^\w.])(?:WARN|WARNING|WARNINGS)\b | \b[A-Z]\w*Warning\b
+    (?i:\bwarn(?:ing)?s?(?:\[[\w-]+\]|-[a-z]\w*)?\s?[:!\]]) | (?:^|[^\w.])(?:WARN|WARNING|WARNINGS)\b | \b[A-Z]\w*Warning\b
   | ^\s*W:\  | ^npm\ (?:warn|WARN)\b | (?i:\b(?:level|lvl|severity)[\x22']?\s*[=:]\s*[\x22']?warn) | ^W\d{4}\ \d\d:
   | (?i:\bdeprecated\b | ^\s*warning\b) | (?:^\s*|\d:\d+\s+|\s{2,}|\s-\s|\|\s*)(?i:warning|warn)(?:\s{2,}|\s-\s|\s*\|) | \x22level\x22:\s?40\b | (?:^|\s)⚠
   | (?i:\bwarnung\b|\bavertissement\b|\badvertencia\b|\bostrzeżenie|предупрежд)|(?:\b(?:aviso|avviso):)|警告|경고 | ^(?:Over|Under)full\b
   | \b(?:will|must|would)\ be\ (?:destroyed|deleted|removed|replaced|recreated)\b | forces\ replacement"
 );
 
-// Location with line and column, and a message. Many tools write no more than that.
+// Name of a file with a number of a line behind it.
 pattern!(
-    DIAGNOSTIC,
-    r"^\s*[\w.@+/\\-]+\.\w{1,5}:\d+:\d+:\ (?P<said>\S.*)"
+    LOCATION,
+    r"\.[A-Za-z]\w{0,7}(?:[:(|]\d|\x22?,\s?line[\x20=]\d)"
 );
 
-// Message that only accompanies a diagnostic.
+// Location with line and column, perhaps as ranges, before a message. Many tools write no more than that.
 pattern!(
-    SIDE_NOTE,
-    r"^(?i:note|info|hint|help|remark|required|in file included)\b"
+    DIAGNOSTIC,
+    r"(?x)^\s*(?:
+    (?:[%;*]\s?)?(?:[A-Z][\w-]*:\s)?(?:[A-Za-z]:)?[\w.@+/\\-]*\w\.[A-Za-z]\w{0,7}
+        (?: :\d+:\d+(?:-\d+)? | [(]\d+[,:]\s?\d+(?:,\d+)*[)] | \|\d+\ col\ \d+ )
+  | ::\w+\ file=[^,]+(?:,\w+=\d+)+
+  | File\ \x22[^\x22]+\x22,\ line\ \d+,\ char[a-z]+\ \d+-\d+ )"
+);
+
+// Location with a line only, before a message. Many programs put one before each line of their log.
+pattern!(
+    PLACE,
+    r"^\s*(?:[A-Za-z]:)?[\w.@+/\\-]*\w\.[A-Za-z]\w{0,7}(?::\d+|[(]\d+[)]):?"
 );
 
 // A log level below a warning before the match.
@@ -454,7 +465,8 @@ pattern!(
     (?:^|[^\w.\-/$])(?:errors?|exceptions?|fault|abort(?:ing)?|refused|denied|timeout|invalid|unexpected|missing|lost|unreachable|overflow|degraded|unavailable|forbidden|unauthorized|expired|exhausted|throttl\w*|not\ (?:allowed|permitted)|giving\ up
         |not\ found|rejected|violat\w*|mismatch\w*|cannot|can't|unable|unknown\ \w+|rollback|dropped|unsupported|incompatible|dead|killed|terminated|problem)
     (?:[^\w.\-/=]|$) | (?-i:Error\b | Exception\b) | \*\*\*\ 
-    | \b(?:GET|HEAD|POST|PUT|PATCH|DELETE)\ [45]\d\d\b | HTTP/[\d.]+\x22?\ [45]\d\d\b | =\ -1\ E[A-Z]+\b"
+    | \b(?:GET|HEAD|POST|PUT|PATCH|DELETE)\ [45]\d\d\b | HTTP/[\d.]+\x22?\ [45]\d\d\b | =\ -1\ E[A-Z]+\b
+    | \bexpected\b.{1,200}\b(?:but\ )?(?:got|was|found|received|actual)\b"
 );
 
 // Code of a rule, as linters write it: before the message, in brackets, or in a column of its own.
@@ -462,3 +474,6 @@ pattern!(
     RULE_CODE,
     r"^[A-Z]{1,6}[0-9]{3,5}:? +(?:\[[^\]]*\] )?[A-Za-z`'‘\x22]|\[[A-Z]{1,6}[0-9]{3,5}[\]:]|\| +[A-Z]{1,6}[0-9]{2,5} +\|"
 );
+// Message that only accompanies a diagnostic.
+pattern!(SIDE_NOTE, r"^(?i:note|info|hint|help|remark|required|in)\b");
+
