@@ -12,7 +12,7 @@ use super::fold::{Line, LineNumber};
 use super::line_shape::{Fnv1a, HashKeyMap, hash};
 use super::row::output_bytes;
 use super::signals::levels::{Finding, Importance};
-use super::signals::{blocks, rarity, traces};
+use super::signals::{amounts, blocks, rarity, traces};
 use super::truncate;
 use super::view::ViewLine;
 
@@ -158,7 +158,8 @@ impl<'a> Selector<'a> {
             selector.add_to(stack.main, key, STACK, Importance::Outlier);
             selector.traces.entry(stack.main).or_insert(stack.with);
         }
-        for (at, key) in rarity::outliers(lines) {
+        let outliers = rarity::outliers(lines).into_iter();
+        for (at, key) in outliers.chain(amounts::outliers(lines)) {
             let error = |finding: Finding| finding.importance == Importance::Error;
             if !lines[at].finding.is_some_and(error) {
                 selector.add_to(at, key, 0, Importance::Outlier);
@@ -171,11 +172,11 @@ impl<'a> Selector<'a> {
             let key = lines[at].line.shape.without_numbers;
             selector.add_to(at, key, UNUSUAL, Importance::Mention);
         }
-        for at in rarity::kinds(lines) {
         for at in rarity::unlike(lines) {
             let key = lines[at].line.shape.without_numbers;
             selector.add_to(at, key ^ UNLIKE, UNLIKE, Importance::Unlike);
         }
+        for at in rarity::kinds(lines) {
             let key = lines[at].line.shape.without_numbers;
             selector.add_to(at, key ^ SAMPLE, SAMPLE, Importance::Sample);
         }

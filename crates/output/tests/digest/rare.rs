@@ -138,3 +138,24 @@ fn line_of_words_that_no_other_line_has_is_shown() {
         assert_shown(&log.collect::<String>(), &wanted);
     }
 }
+
+#[test]
+fn amount_far_from_those_of_other_lines_is_shown() {
+    let usual = |n: usize| match n * 7 % 5 {
+        0 | 2 => format!("GET /{} completed in {} ms\n", name(n), 3 + n * 13 % 27),
+        1 => format!("cache hit ratio {} of {}\n", 90 + n % 9, name(n)),
+        _ => format!("worker of {} idle\n", name(n)),
+    };
+    let odd = "GET /orders completed in 48211 ms\n";
+    assert_shown(&within(usual, odd), &["48211"]);
+    let table = |n: usize| {
+        format!(
+            "OK table {} [SELECT {} in 0.{} s]\n",
+            name(n),
+            100 + n * 587 % 900,
+            n % 9
+        )
+    };
+    let odd = "OK table payments [SELECT 0 in 0.3 s]\n";
+    assert_shown(&within(table, odd), &["payments"]);
+}
