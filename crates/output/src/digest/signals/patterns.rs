@@ -266,6 +266,40 @@ pub const KEYWORD_LIST: &[&str] = &[
 
 pub static KEYWORDS: LazyLock<AhoCorasick> = LazyLock::new(|| case_insensitive(KEYWORD_LIST));
 
+/// Forms of errors of many tools, as they are written, with a newline before those that begin a line. Output is searched for
+/// them even if it has so many keywords that it is not searched for these any longer.
+pub const STRONG_FORMS: [&str; 18] = [
+    "\nerror",
+    "\nError",
+    "\nERROR",
+    "\nfatal",
+    "\nFatal",
+    "\npanic",
+    "\nKilled",
+    "\nFAIL",
+    "FAILED",
+    "FATAL",
+    "panicked at",
+    "egmentation fault",
+    "Caused by",
+    "Traceback (",
+    "ut of memory",
+    "OutOfMemory",
+    "ssertion",
+    "command not found",
+];
+
+#[expect(
+    clippy::expect_used,
+    reason = "the forms are constants, and a test builds them"
+)]
+pub static STRONG: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    AhoCorasick::builder()
+        .match_kind(aho_corasick::MatchKind::LeftmostFirst)
+        .build(STRONG_FORMS)
+        .expect("forms build")
+});
+
 /// Words of any tool for something that is not as it should be. Not among the keywords, because much text has them.
 pub static NEGATION: LazyLock<AhoCorasick> = LazyLock::new(|| {
     case_insensitive(&[
@@ -453,6 +487,9 @@ pattern!(
     r"^\s*(?:[A-Za-z]:)?[\w.@+/\\-]*\w\.[A-Za-z]\w{0,7}(?::\d+|[(]\d+[)]):?"
 );
 
+// Message that only accompanies a diagnostic.
+pattern!(SIDE_NOTE, r"^(?i:note|info|hint|help|remark|required|in)\b");
+
 // A log level below a warning before the match.
 pattern!(
     LOW_LEVEL,
@@ -474,6 +511,3 @@ pattern!(
     RULE_CODE,
     r"^[A-Z]{1,6}[0-9]{3,5}:? +(?:\[[^\]]*\] )?[A-Za-z`'‘\x22]|\[[A-Z]{1,6}[0-9]{3,5}[\]:]|\| +[A-Z]{1,6}[0-9]{2,5} +\|"
 );
-// Message that only accompanies a diagnostic.
-pattern!(SIDE_NOTE, r"^(?i:note|info|hint|help|remark|required|in)\b");
-
