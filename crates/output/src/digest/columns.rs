@@ -2,7 +2,8 @@
 //!
 //! A repetition must not hide the line whose number means something: the one request that took seconds, the
 //! one test that returned 0. Such a number differs in a column that is the same in all other lines, or it is
-//! much longer than all others of its column. Dates and times do not count.
+//! much larger or smaller than all others of its column. Dates and times do not count. Only the numbers of digits of the
+//! others are known, because the fast path does not look at their values.
 
 use std::ops::Range;
 
@@ -10,6 +11,15 @@ use std::ops::Range;
 const LINES_BEFORE_OUTLIER: u32 = 4;
 /// A number with this many more digits than any before it is an outlier.
 const MORE_DIGITS: u8 = 2;
+/// Lines that a column must have had before an amount in it is too large, or too small. It is if no number with as many
+/// digits as those before it is within `FAR` times of it.
+const LINES_BEFORE_LARGE: u32 = 12;
+const LINES_BEFORE_SMALL: u32 = 50;
+const FAR: u64 = 3;
+/// Number of such lines from which on they are like the others.
+const FAR_MAX: u8 = 3;
+/// Number of digits of the largest amount.
+const VALUE_DIGITS: u8 = 9;
 /// Maximum number of columns that are looked at.
 const COLUMNS_MAX: usize = 8;
 
@@ -20,11 +30,14 @@ pub struct Numbers {
     values: [Value; COLUMNS_MAX],
 }
 
-/// One number: a hash of its digits and how many there are.
+/// One number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Value {
-    hash: u32,
+    /// Value, or a hash of a number with more than `VALUE_DIGITS`.
+    value: u32,
     digits: u8,
+    /// The number is no part of a name, a place or a longer number.
+    is_amount: bool,
 }
 
 impl Numbers {
@@ -32,13 +45,18 @@ impl Numbers {
     pub fn of(line: &str) -> Self {
         let mut numbers = Numbers::default();
         for range in ranges(line) {
+            let before = line[..range.start].bytes().next_back();
+            let is_joined = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-/#:@".contains(&byte);
             let digits = &line.as_bytes()[range];
-            let hash = digits.iter().fold(0, |hash: u32, digit| {
-                hash.wrapping_mul(31).wrapping_add(u32::from(*digit))
+            let value = digits.iter().fold(0, |value: u32, digit| {
+                value
+                    .wrapping_mul(10)
+                    .wrapping_add(u32::from(*digit - b'0'))
             });
             numbers.values[numbers.count] = Value {
-                hash,
+                value,
                 digits: u8::try_from(digits.len()).unwrap_or(u8::MAX),
+                is_amount: !before.is_some_and(is_joined),
             };
             numbers.count += 1;
         }
@@ -55,8 +73,10 @@ impl Numbers {
 pub struct Columns {
     first: Numbers,
     is_constant: [bool; COLUMNS_MAX],
+    digits_min: [u8; COLUMNS_MAX],
     digits_max: [u8; COLUMNS_MAX],
     lines: u32,
+    far: u8,
 }
 
 impl Columns {
@@ -72,18 +92,51 @@ impl Columns {
         })
     }
 
+    /// Returns whether an amount of this line is much larger or smaller than those before it.
+    pub fn is_far(&self, line: &Numbers) -> bool {
+        let power = |digits: u8| 10_u64.checked_pow(digits.into()).unwrap_or(u64::MAX);
+        let is_far = |(at, value): (usize, &Value)| {
+            let (min, max) = (self.digits_min[at], self.digits_max[at]);
+            let amount = u64::from(value.value);
+            let is_large = self.lines >= LINES_BEFORE_LARGE
+                && value.digits > max
+                && amount >= power(max).saturating_mul(FAR);
+            let is_small = self.lines >= LINES_BEFORE_SMALL
+                && value.digits < min
+                && amount * FAR <= power(min - 1);
+            value.is_amount && value.digits <= VALUE_DIGITS && (is_large || is_small)
+        };
+        line.count == self.first.count && line.values().iter().enumerate().any(is_far)
+    }
+
+    /// Counts a line with an amount that is far from the others.
+    pub fn add_far(&mut self, line: &Numbers) {
+        self.far = self.far.saturating_add(1);
+        if self.far >= FAR_MAX {
+            self.add(line);
+        }
+    }
+
+    /// Counts lines with numbers that have as many digits as those of a line that was added.
+    pub fn add_alike(&mut self, lines: u64) {
+        let lines = u32::try_from(lines).unwrap_or(u32::MAX);
+        self.lines = self.lines.saturating_add(lines);
+    }
+
     /// Counts a line.
     pub fn add(&mut self, line: &Numbers) {
         if self.lines == 0 {
             self.first = line.clone();
             self.is_constant = [true; COLUMNS_MAX];
+            self.digits_min = [u8::MAX; COLUMNS_MAX];
         }
-        self.lines += 1;
+        self.add_alike(1);
         if line.count != self.first.count {
             return;
         }
         for (at, value) in line.values().iter().enumerate() {
             self.is_constant[at] &= self.first.values[at] == *value;
+            self.digits_min[at] = self.digits_min[at].min(value.digits);
             self.digits_max[at] = self.digits_max[at].max(value.digits);
         }
     }
@@ -219,6 +272,16 @@ mod tests {
         let columns = columns((1..9).map(|n| format!("request {n} took {n} ms")));
         assert!(columns.has_outlier(&Numbers::of("request 9 took 5000 ms")));
         assert!(!columns.has_outlier(&Numbers::of("request 10 took 12 ms")));
+    }
+
+    #[test]
+    fn amount_that_is_much_larger_or_smaller_is_far() {
+        let columns = columns((0..60).map(|n| format!("{n} queue7 depth {}", 10 + n % 11)));
+        for (depth, is_far) in [(985, true), (300, true), (99, false), (0, true), (8, false)] {
+            let line = Numbers::of(&format!("60 queue7 depth {depth}"));
+            assert_eq!(columns.is_far(&line), is_far, "{depth}");
+        }
+        assert!(!columns.is_far(&Numbers::of("60 queue700 depth 10")));
     }
 
     #[test]

@@ -8,6 +8,8 @@ const PARAM_CEILING: u16 = 9_999;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminalOp {
     Newline,
+    /// A newline that is not counted as one.
+    Index,
     Return,
     Backspace,
     Up(u16),

@@ -284,6 +284,8 @@ impl Decoder {
                 self.charsets.end_line();
                 surface.op(TerminalOp::Newline);
             }
+            // Vertical tab and form feed: `printf 'a\fb'` shows two lines.
+            0x0B | 0x0C if !surface.at_fresh_line() => surface.op(TerminalOp::Index),
             // Outside of sequences a tab is text.
             b'\t' => surface.text("\t"),
             0x0E => self.charsets.second = true,

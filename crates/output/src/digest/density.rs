@@ -36,16 +36,40 @@ pub enum Repetition {
     Passed,
     /// Lines of a hex dump.
     Bytes,
-    /// Other lines that begin alike, or that differ only in numbers.
+    /// Other lines that begin alike, but differ in more than numbers.
+    Names,
+    /// Other lines that differ only in numbers.
     Log,
+}
+
+/// Number of lines of each kind. A kind displaces another one of the same slot.
+#[derive(Default)]
+struct Slots(Vec<(u64, u32)>);
+
+impl Slots {
+    /// Counts a line. Returns whether it is one of many of its kind.
+    fn is_one_of_many(&mut self, kind: u64) -> bool {
+        if self.0.is_empty() {
+            self.0 = vec![(0, 0); KINDS];
+        }
+        let slot = &mut self.0[usize::try_from(kind % KINDS as u64).unwrap_or(0)];
+        if slot.0 != kind {
+            *slot = (kind, 0);
+        }
+        slot.1 += 1;
+        slot.1 > REPETITIVE_AFTER
+    }
 }
 
 /// Counts of kinds of lines.
 #[derive(Default)]
 pub struct Density {
-    kinds: Vec<(u64, u32)>,
+    kinds: Slots,
+    shapes: Slots,
     lines: u64,
     repetitive: u64,
+    /// Number of repetitive lines that differ only in numbers.
+    numbered: u64,
     passed: u64,
     bytes: u64,
 }
@@ -61,12 +85,16 @@ impl Density {
             Folded::Note { lines, .. } => {
                 self.lines += lines;
                 self.repetitive += lines;
+                self.numbered += lines;
                 return;
             }
             Folded::Gap(_) => return,
         };
         self.lines += line.count;
         self.repetitive += line.count - 1;
+        self.numbered += line.count - 1;
+        let is_numbered = self.shapes.is_one_of_many(line.shape.without_numbers);
+        self.numbered += u64::from(is_numbered);
         let Some(kind) = kind(line) else {
             return;
         };
@@ -75,17 +103,7 @@ impl Density {
             HEX_DUMP => self.bytes += line.count,
             _ => {}
         }
-        if self.kinds.is_empty() {
-            self.kinds = vec![(0, 0); KINDS];
-        }
-        let slot = &mut self.kinds[usize::try_from(kind % KINDS as u64).unwrap_or(0)];
-        if slot.0 != kind {
-            *slot = (kind, 0);
-        }
-        slot.1 += 1;
-        if slot.1 > REPETITIVE_AFTER {
-            self.repetitive += 1;
-        }
+        self.repetitive += u64::from(self.kinds.is_one_of_many(kind));
     }
 
     /// Kind of repetition that most lines are.
@@ -97,8 +115,10 @@ impl Density {
             Repetition::Passed
         } else if is_most(self.bytes) {
             Repetition::Bytes
-        } else {
+        } else if is_most(self.numbered) {
             Repetition::Log
+        } else {
+            Repetition::Names
         }
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! The first megabytes of an output are decoded and compared line by line. Of what follows, a line is decoded only if it
 //! contains a keyword of `signals::keyword_scan` in a context that did not come often before, together with the lines
-//! around it. So the time for a long output hardly depends on what is in it. The end of the output is held as bytes and
+//! around it. So the time for a long output hardly depends on what is in it. When that is more than a small part of the
+//! output, only strong forms of errors are searched for, until the part is small again. The end of the output is held as bytes and
 //! decoded when it is known to be the end.
 //!
 //! Each line is judged by itself and by the lines before it, so that the result does not depend on how the stream is
 //! cut.
 
-use super::signals::keyword_scan;
+use super::signals::keyword_scan::{self, STRONG_COUNT};
 use crate::tokenizer::sgr_len;
 
 /// Number of bytes that are decoded before a scan begins.
@@ -21,6 +22,8 @@ const CONTEXTS: usize = 1 << 14;
 const SAME_CONTEXT_MAX: u8 = 6;
 /// Bytes of a context on either side of a keyword.
 const CONTEXT_BYTES: usize = 10;
+/// Number of lines with one strong form of an error that are decoded.
+const SAME_FORM_MAX: u8 = 48;
 /// Bytes that are decoded at most, beside those that are kept of the end: a constant, and a part of all.
 const DECODE_MIN: u64 = 512 << 10;
 const DECODE_PART: u64 = 200;
@@ -48,6 +51,8 @@ pub struct Flood {
     /// Number of next lines that are decoded.
     after: usize,
     contexts: Vec<u8>,
+    /// Number of lines that were decoded because of each strong form.
+    strong: [u8; STRONG_COUNT],
     scanned: u64,
     decoded: u64,
 }
@@ -62,6 +67,7 @@ impl Flood {
             keep,
             after: 0,
             contexts: vec![0; CONTEXTS],
+            strong: [0; STRONG_COUNT],
             scanned: 0,
             decoded: 0,
         }
@@ -137,8 +143,12 @@ impl Flood {
     fn next_line_that_matters(&mut self, block: &[u8], from: usize) -> Option<usize> {
         let start_of =
             |at: usize| memchr::memrchr(b'\n', &block[from..at]).map_or(from, |n| from + n + 1);
-        // Nothing is decoded before enough was skipped, so nothing is searched.
+        // Until enough was skipped, only strong forms are searched for.
         let skip = self.bytes_until_decoding().min((block.len() - from) as u64);
+        if let Some(at) = self.next_strong(block, from, from + skip as usize) {
+            self.scanned += (at - from) as u64;
+            return Some(start_of(at));
+        }
         self.scanned += skip;
         let from = from + skip as usize;
         let begun_at = self.scanned;
@@ -156,6 +166,19 @@ impl Flood {
         }
         self.scanned = begun_at + (block.len() - from) as u64;
         special.map(start_of)
+    }
+
+    /// Position of the next strong form that did not come often before.
+    fn next_strong(&mut self, block: &[u8], from: usize, to: usize) -> Option<usize> {
+        for (form, range) in keyword_scan::strong_forms(&block[from..to]) {
+            let (start, end) = (from + range.start, from + range.end);
+            let start = start + usize::from(block[start] == b'\n');
+            if self.strong[form] < SAME_FORM_MAX && self.is_fresh(block, start, end) {
+                self.strong[form] += 1;
+                return Some(end);
+            }
+        }
+        None
     }
 
     /// Returns whether a keyword stands in a context that did not come often before.

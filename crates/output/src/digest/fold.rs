@@ -3,7 +3,9 @@
 //! - Equal lines in a row: one line and ` [×1203]`. Two blank lines stay, more are counted.
 //! - Lines in a row that differ only in numbers: the first, `[… 98 more with other numbers; …]`, the last.
 //!   [`LineContent`] decides how many it takes, so that `seq 100`, tables and listings stay whole. Short
-//!   repetitions stay whole too, and a line with an outlier ends a repetition.
+//!   repetitions stay whole too, and a line with an outlier ends a repetition. One whose outlier is an amount begins the
+//!   rest of it, so that after a few of them such amounts do not
+//!   interrupt it again.
 //! - A cycle of up to eight lines, three times or more: once with its count, or the first and the last if
 //!   numbers differ.
 
@@ -161,7 +163,7 @@ impl Fold {
     pub fn open_line_of_repetition(&self) -> Option<&str> {
         let repetition = self.repetition.as_ref()?;
         let open = self.open.as_ref()?;
-        let is_counted = repetition.first.len() == 1 && repetition.between.is_empty();
+        let is_counted = repetition.first.len() == 1 && repetition.hides_lines();
         (is_counted && !repetition.exact && open.omission.is_none()).then_some(&open.text)
     }
 
@@ -193,6 +195,7 @@ impl Fold {
             repetition.cycles += lines;
             repetition.lines += lines;
             repetition.bytes += bytes;
+            repetition.columns[0].add_alike(lines);
         }
     }
 
@@ -214,11 +217,25 @@ impl Fold {
                 repetition.add(line, out.is_crowded());
                 return;
             }
+            if repetition.is_interrupted_by(&line) {
+                self.begin_rest(line, out);
+                return;
+            }
             for line in self.end_repetition(out) {
                 self.hold(line, out);
             }
         }
         self.hold(line, out);
+    }
+
+    /// Ends the repetition and begins its rest with a line.
+    fn begin_rest(&mut self, line: Line, out: &mut impl FoldSink) {
+        if let Some(mut repetition) = self.repetition.take() {
+            let mut columns = std::mem::take(&mut repetition.columns);
+            repetition.emit(out);
+            columns[0].add_far(line.numbers());
+            self.repetition = Some(Repetition::begin(vec![line], columns, false));
+        }
     }
 
     /// Ends the repetition and returns the lines of its incomplete cycle.
@@ -311,17 +328,8 @@ impl Fold {
             columns.add(line.numbers());
             columns
         });
-        let mut repetition = Repetition {
-            columns: columns.collect(),
-            between: Vec::new(),
-            first,
-            last: Vec::new(),
-            next: Vec::new(),
-            cycles: 1,
-            lines: 0,
-            bytes: 0,
-            exact,
-        };
+        let columns = columns.collect();
+        let mut repetition = Repetition::begin(first, columns, exact);
         for line in cycles {
             repetition.add(line, out.is_crowded());
         }
@@ -337,14 +345,43 @@ impl Fold {
 }
 
 impl Repetition {
+    fn begin(first: Vec<Line>, columns: Vec<Columns>, exact: bool) -> Self {
+        Repetition {
+            columns,
+            between: Vec::new(),
+            first,
+            last: Vec::new(),
+            next: Vec::new(),
+            cycles: 1,
+            lines: 0,
+            bytes: 0,
+            exact,
+        }
+    }
+
     fn continues_with(&self, line: &Line) -> bool {
-        let at = self.next.len();
-        let expected = &self.first[at];
+        let expected = &self.first[self.next.len()];
         if self.exact {
             is_equal(expected, line)
         } else {
-            is_alike(expected, line) && !self.columns[at].has_outlier(line.numbers())
+            self.is_like_others(line) && !self.is_interrupted_by(line)
         }
+    }
+
+    fn is_like_others(&self, line: &Line) -> bool {
+        let at = self.next.len();
+        is_alike(&self.first[at], line) && !self.columns[at].has_outlier(line.numbers())
+    }
+
+    /// Returns whether a line is one more of single lines, but with an amount far from theirs.
+    fn is_interrupted_by(&self, line: &Line) -> bool {
+        let is_single = self.first.len() == 1 && !self.exact;
+        is_single && self.is_like_others(line) && self.columns[0].is_far(line.numbers())
+    }
+
+    /// Returns whether a note stands for some of its lines.
+    fn hides_lines(&self) -> bool {
+        self.between.is_empty() && self.lines > 0
     }
 
     fn add(&mut self, line: Line, crowded: bool) {
@@ -376,6 +413,7 @@ impl Repetition {
 
     fn emit(self, out: &mut impl FoldSink) -> Vec<Line> {
         let period = self.first.len();
+        let hides_lines = self.hides_lines();
         for line in self.first {
             out.folded(Folded::Line(line));
         }
@@ -389,7 +427,7 @@ impl Repetition {
             });
             return self.next;
         }
-        if !self.between.is_empty() {
+        if !hides_lines {
             let shown = self.between.into_iter().chain(self.last);
             shown.for_each(|line| out.folded(Folded::Line(line)));
             return self.next;

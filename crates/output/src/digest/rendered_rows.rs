@@ -95,6 +95,7 @@ impl Surface for RowCollector {
             | TerminalOp::Region(_)
             | TerminalOp::EraseScreen(_) => {}
             TerminalOp::Newline
+            | TerminalOp::Index
             | TerminalOp::Up(_)
             | TerminalOp::Down(_)
             | TerminalOp::Row(_)

@@ -187,6 +187,10 @@ impl Screen {
 
     fn newline(&mut self, out: &mut impl LineSink) {
         self.lines.advance(1);
+        self.index(out);
+    }
+
+    fn index(&mut self, out: &mut impl LineSink) {
         self.column = 0;
         if self.target == WriteTarget::StatusLine {
             // A newline in the status line: the program forgot to move the cursor back.
@@ -400,6 +404,7 @@ impl<L: LineSink> Surface for Painter<'_, L> {
         let screen = &mut *self.screen;
         match op {
             TerminalOp::Newline => screen.newline(self.out),
+            TerminalOp::Index => screen.index(self.out),
             TerminalOp::Return => screen.column = 0,
             TerminalOp::Backspace => screen.column = screen.column.saturating_sub(1),
             TerminalOp::Left(n) => screen.column = screen.column.saturating_sub(n.into()),

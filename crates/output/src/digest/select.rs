@@ -12,7 +12,7 @@ use super::fold::{Line, LineNumber};
 use super::line_shape::{Fnv1a, HashKeyMap, hash};
 use super::row::output_bytes;
 use super::signals::levels::{Finding, Importance};
-use super::signals::{blocks, rarity, traces};
+use super::signals::{amounts, blocks, rarity, traces};
 use super::truncate;
 use super::view::ViewLine;
 
@@ -37,6 +37,8 @@ const STACK: u64 = 3;
 const READABLE: u64 = 4 << 32;
 /// In place of the first words of an unusual line.
 const UNUSUAL: u64 = 1;
+/// In place of the first words of a line that is unlike all others.
+const UNLIKE: u64 = 5 << 32;
 /// In place of the first words of the first line of a kind.
 const SAMPLE: u64 = 2;
 
@@ -50,6 +52,7 @@ pub struct Budget {
     pub outliers: usize,
     pub warnings: usize,
     pub mentions: usize,
+    pub unlike: usize,
     pub samples: usize,
 }
 
@@ -155,7 +158,8 @@ impl<'a> Selector<'a> {
             selector.add_to(stack.main, key, STACK, Importance::Outlier);
             selector.traces.entry(stack.main).or_insert(stack.with);
         }
-        for (at, key) in rarity::outliers(lines) {
+        let outliers = rarity::outliers(lines).into_iter();
+        for (at, key) in outliers.chain(amounts::outliers(lines)) {
             let error = |finding: Finding| finding.importance == Importance::Error;
             if !lines[at].finding.is_some_and(error) {
                 selector.add_to(at, key, 0, Importance::Outlier);
@@ -167,6 +171,10 @@ impl<'a> Selector<'a> {
         for at in rarity::unusual(lines) {
             let key = lines[at].line.shape.without_numbers;
             selector.add_to(at, key, UNUSUAL, Importance::Mention);
+        }
+        for at in rarity::unlike(lines) {
+            let key = lines[at].line.shape.without_numbers;
+            selector.add_to(at, key ^ UNLIKE, UNLIKE, Importance::Unlike);
         }
         for at in rarity::kinds(lines) {
             let key = lines[at].line.shape.without_numbers;
@@ -256,11 +264,14 @@ impl<'a> Selector<'a> {
                 (Importance::Summary, _) => &mut room.summaries,
                 (Importance::Outlier, _) => &mut room.outliers,
                 (Importance::Warning, 3) => &mut room.warnings,
-                (Importance::Warning | Importance::Mention, _) => &mut room.mentions,
+                (Importance::Warning | Importance::Mention | Importance::Place, _) => {
+                    &mut room.mentions
+                }
+                (Importance::Unlike, _) => &mut room.unlike,
                 (Importance::Sample, _) => &mut room.samples,
             };
             let max_chars = match group.importance {
-                Importance::Sample => SAMPLE_CHARS,
+                Importance::Unlike | Importance::Sample => SAMPLE_CHARS,
                 _ => LINE_CHARS,
             };
             let most = room.all.min(*quota);
@@ -302,9 +313,10 @@ impl<'a> Selector<'a> {
                     (Importance::Outlier, 0) => 2,
                     (Importance::Warning, 0) => 3,
                     (Importance::Error, _) => 4,
-                    (Importance::Mention, _) => 5,
+                    (Importance::Mention | Importance::Place, _) => 5,
                     (Importance::Outlier | Importance::Warning, _) => 6,
-                    (Importance::Sample, _) => 7,
+                    (Importance::Unlike, _) => 7,
+                    (Importance::Sample, _) => 8,
                 };
                 candidates.push((order, round, *at, group));
             }
@@ -330,7 +342,10 @@ impl<'a> Selector<'a> {
         }
         if rarity::json_pair(self.lines[at].text).is_some() {
             block.extend(blocks::siblings(self.lines, at));
-        } else if !matches!(importance, Importance::Summary | Importance::Sample) {
+        } else if !matches!(
+            importance,
+            Importance::Summary | Importance::Unlike | Importance::Sample
+        ) {
             block.extend(blocks::above(self.lines, at));
             block.extend(blocks::place(self.lines, at));
         }

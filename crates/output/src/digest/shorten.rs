@@ -35,6 +35,8 @@ const HOLD_BYTES: usize = 2 << 20;
 const KEEP_TIMES: usize = 4;
 /// Length in percent of the limit, with repetitions folded, up to which repetitive output fills the limit.
 const FILL_PERCENT: usize = 110;
+/// The same if most lines differ in more than numbers.
+const FILL_NAMES_PERCENT: usize = 140;
 /// The same for a hex dump.
 const FILL_BYTES_PERCENT: usize = 400;
 /// Characters of the limit that stay unused for each one over that length. Without it, one more line of output could
@@ -122,6 +124,7 @@ impl Shortener {
             outliers: share(14),
             warnings: share(30),
             mentions: share(16),
+            unlike: share(6),
             samples: match self.density.repetition() {
                 Repetition::Dense => 0,
                 _ => share(12),
@@ -137,6 +140,7 @@ impl Shortener {
             Repetition::Dense => return self.limit,
             Repetition::Passed => return 0,
             Repetition::Bytes => FILL_BYTES_PERCENT,
+            Repetition::Names => FILL_NAMES_PERCENT,
             Repetition::Log => FILL_PERCENT,
         };
         let over = self.total_chars.saturating_sub(self.limit * percent / 100);
@@ -221,6 +225,7 @@ impl Shortener {
                 outliers: all / 8,
                 warnings: all / 4,
                 mentions: all / 8,
+                unlike: all / 16,
                 samples: all / 16,
             };
             for at in selector

@@ -3,7 +3,8 @@
 use super::entry::Entry;
 use super::fold::{Folded, Line};
 use super::line_shape::{HashKeyMap, hash};
-use super::signals::levels::{self, Finding};
+use super::signals::levels::{self, Finding, Importance};
+use super::signals::verdicts;
 
 /// Line with what the signals need to know about it.
 pub struct ViewLine<'a> {
@@ -44,6 +45,8 @@ const HEX_DUMP: u64 = 7;
 /// Number of digits of an address, and of bytes, that make a line of a hex dump.
 const ADDRESS_DIGITS: usize = 6;
 const HEX_DUMP_BYTES: usize = 8;
+/// Part of the lines that may begin with a place in a file: with more, these are no findings.
+const PLACES_PART: usize = 5;
 /// Number of entries for remembered findings.
 const CACHE: usize = 4_096;
 
@@ -130,7 +133,34 @@ pub fn view<'a>(entries: &'a [Entry], cache: &mut FindingCache) -> Vec<ViewLine<
     for (line, key) in lines.iter_mut().zip(keys) {
         line.often = begins[&key];
     }
+    forget_usual_places(&mut lines);
+    for at in verdicts::usual(&lines) {
+        soften(&mut lines[at]);
+    }
     lines
+}
+
+/// A line that has the usual verdict of all lines only mentions a failure.
+fn soften(line: &mut ViewLine<'_>) {
+    if let Some(finding) = &mut line.finding
+        && finding.importance != Importance::Summary
+    {
+        finding.importance = finding.importance.min(Importance::Mention);
+    }
+}
+
+/// A log in which many lines begin with the place in the source that wrote them has no findings of that kind.
+fn forget_usual_places(lines: &mut [ViewLine<'_>]) {
+    let has_place = |line: &ViewLine<'_>| {
+        line.finding
+            .is_some_and(|finding| finding.importance == Importance::Place)
+    };
+    let places = lines.iter().filter(|line| has_place(line)).count();
+    if places * PLACES_PART > lines.len() {
+        for line in lines.iter_mut().filter(|line| has_place(line)) {
+            line.finding = None;
+        }
+    }
 }
 
 /// Returns whether a line shows bytes behind their address, as `xxd`, `hexdump -C` and `od` write them.

@@ -148,6 +148,31 @@ fn http_server_errors_are_not_folded_into_client_errors() {
 }
 
 #[test]
+fn amount_far_from_the_others_is_no_repetition() {
+    let log = |odd: usize| {
+        lines(2_000, move |n| {
+            let depth = if n == 1_200 { odd } else { 10 + n * 7 % 11 };
+            format!("queue depth {depth}")
+        })
+    };
+    for odd in [985, 300, 0, 3] {
+        let seen = text(log(odd));
+        assert!(
+            seen.contains(&format!("depth {odd}\n[… 799 more")),
+            "{seen}"
+        );
+        assert_eq!(seen.lines().count(), 6, "{seen}");
+    }
+    assert_eq!(text(log(40)).lines().count(), 3);
+    // After some times it is no news.
+    let often = lines(2_000, |n| {
+        let took = if n % 100 == 99 { 50 } else { 1 + n % 9 };
+        format!("request took {took} ms")
+    });
+    assert_eq!(text(&often).lines().count(), 12, "{}", text(&often));
+}
+
+#[test]
 fn cycles_of_lines_are_folded() {
     assert_eq!(
         text("ping\npong\nwait\n".repeat(40)),

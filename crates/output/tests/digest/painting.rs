@@ -83,6 +83,8 @@ fn c11_nothing_can_reprogram_a_terminal() {
     );
     assert_eq!(text("a\u{9b}31mb\u{9d}0;t\u{9c}c\u{84}\n"), "abc");
     assert_eq!(text("a\x00\x01\x07\x0e\x7fb\n"), "ab");
+    // A form feed and a vertical tab end a line, but not one more at its begin.
+    assert_eq!(text("a\x0cb\x0bc\n\x0c\nd\n"), "a\nb\nc\n\nd");
     assert_eq!(
         text("admin\u{202e}txt.exe\u{2066}\u{e0041}\n"),
         "admin\u{fffd}txt.exe\u{fffd}\u{fffd}"

@@ -151,6 +151,34 @@ fn many_errors_of_one_kind_do_not_displace_another() {
     survives(&names, 1_500, "error: linking failed");
 }
 
+#[test]
+fn strong_forms_survive_in_megabytes_of_names_with_keywords() {
+    let noises: [fn(String, String) -> String; 4] = [
+        |a, b| format!("tests/test_{a}.py::test_{b}_raises_error PASSED"),
+        |a, b| format!("compiled error_{a}.c into {b}_error.o"),
+        |a, b| format!("job {a} failed, retrying as {b}"),
+        |a, b| format!("[       OK ] {a}.{b}_error_path (0 ms)"),
+    ];
+    let errors = [
+        "Fatal Python error: Segmentation fault",
+        "Killed",
+        "FAILED tests/test_post.py::test_settle - AssertionError",
+        "Caused by: java.io.IOException: disk full",
+        "error: linking with cc failed",
+    ];
+    for noise in noises {
+        let names = |n: usize| noise(word(n * 7_919 % 9_973), word(n * 104_729 % 99_991));
+        let mut log: Vec<String> = (0..100_000).map(names).collect();
+        for (n, error) in errors.iter().enumerate() {
+            log.insert(60_000 + n * 8_000, (*error).to_owned());
+        }
+        let digested = usual(log.join("\n"));
+        for error in errors {
+            assert!(digested.text.contains(error), "{error}:\n{}", digested.text);
+        }
+    }
+}
+
 /// A word without digits for each number.
 fn word(mut n: usize) -> String {
     let mut word = String::from("q");

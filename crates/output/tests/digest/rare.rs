@@ -86,3 +86,76 @@ fn each_line_with_a_level_at_its_end_is_a_kind_of_its_own() {
         ],
     );
 }
+
+#[test]
+fn another_verdict_at_the_end_of_a_line_is_shown_whatever_the_names_mention() {
+    let title = |n: usize| match n % 3 {
+        0 => format!("failed to open {} is reported as error", name(n)),
+        1 => format!("connection refused by {}: error is retried", name(n)),
+        _ => format!("{} and nothing else", name(n)),
+    };
+    for (usual, other) in [
+        (" - pass", " - fail"),
+        (" ... ok", " ... NOT OK"),
+        (" = OK", " = KO"),
+        (": proved", ": unproved"),
+        ("... yes", "... no"),
+        (" => true", " => false"),
+        (" 1", " 0"),
+        (",pass,0.1", ",fail,0.1"),
+        ("  # passed", "  # pending"),
+        (": SUCCESS", ": FAILURE"),
+    ] {
+        let wanted = ["alpha order", "beta cart", "gamma stock", "delta queue"];
+        let log = (0..800).map(|n| match n {
+            150 | 300 | 450 | 600 => format!("{}{other}\n", wanted[n / 150 - 1]),
+            n => format!("{}{usual}\n", title(n)),
+        });
+        assert_shown(&log.collect::<String>(), &wanted);
+    }
+}
+
+#[test]
+fn line_of_words_that_no_other_line_has_is_shown() {
+    let wanted = [
+        "stepping down, node 3 leads now",
+        "falling back to the slow path",
+        "3 modules will be rebuilt because the toolchain changed",
+    ];
+    let part = |n: usize| ["order", "cart", "stock", "ledger", "queue", "shard"][n * 7 / 3 % 6];
+    let pair = |n: usize| format!("{}_{}", part(n), part(n / 6 + n));
+    for line in [
+        |pair: &str| format!("Compiling {pair}"),
+        |pair: &str| format!("  Analyzing {pair}"),
+        |pair: &str| format!("level=info msg=\"served\" path=/{pair}"),
+    ] {
+        let log = (0..900).map(|n| match n {
+            200 => wanted[0].to_owned() + "\n",
+            400 => wanted[1].to_owned() + "\n",
+            600 => wanted[2].to_owned() + "\n",
+            n => line(&pair(n)) + "\n",
+        });
+        assert_shown(&log.collect::<String>(), &wanted);
+    }
+}
+
+#[test]
+fn amount_far_from_those_of_other_lines_is_shown() {
+    let usual = |n: usize| match n * 7 % 5 {
+        0 | 2 => format!("GET /{} completed in {} ms\n", name(n), 3 + n * 13 % 27),
+        1 => format!("cache hit ratio {} of {}\n", 90 + n % 9, name(n)),
+        _ => format!("worker of {} idle\n", name(n)),
+    };
+    let odd = "GET /orders completed in 48211 ms\n";
+    assert_shown(&within(usual, odd), &["48211"]);
+    let table = |n: usize| {
+        format!(
+            "OK table {} [SELECT {} in 0.{} s]\n",
+            name(n),
+            100 + n * 587 % 900,
+            n % 9
+        )
+    };
+    let odd = "OK table payments [SELECT 0 in 0.3 s]\n";
+    assert_shown(&within(table, odd), &["payments"]);
+}

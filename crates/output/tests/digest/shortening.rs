@@ -442,6 +442,12 @@ fn few_words(n: u64) -> String {
     format!("{}\n", words.join(" "))
 }
 
+fn word_and_number(n: u64) -> String {
+    let words = ["kettle", "teapot", "harbour", "window", "garden"];
+    let word = words[(scattered(n) % 5) as usize];
+    format!("{word} took {} ms\n", scattered(n + 7) % 90)
+}
+
 #[test]
 fn output_that_is_somewhat_over_the_limit_fills_it() {
     let kinds = [path, listed_file, file_with_size, row_of_bytes, few_words];
@@ -472,15 +478,21 @@ fn listing_and_hex_dump_fill_the_limit_at_several_times_its_length() {
     }
 }
 
+type LineOf = fn(u64) -> String;
+
 /// One more line of output does not take away most of the text.
 #[test]
 fn longer_repetitive_output_uses_less_of_the_limit_little_by_little() {
-    let shown = |length| text(lines_of(length, few_words)).chars().count();
-    let mut before = shown(10_900);
-    for length in (10_950..13_000).step_by(50) {
-        let now = shown(length);
-        assert!(now + 1_000 > before, "{length}: {now} after {before}");
-        before = now;
+    let kinds: [(LineOf, usize); 2] = [(word_and_number, 10_900), (few_words, 13_900)];
+    for (line, from) in kinds {
+        let shown = |length| text(lines_of(length, line)).chars().count();
+        let mut before = shown(from);
+        assert!(before > 9_500, "{before}");
+        for length in (from + 50..from + 2_100).step_by(50) {
+            let now = shown(length);
+            assert!(now + 1_000 > before, "{length}: {now} after {before}");
+            before = now;
+        }
+        assert!(before < 6_000, "{before}");
     }
-    assert!(before < 6_000, "{before}");
 }

@@ -50,6 +50,28 @@ fn state_that_differs_in_a_table_is_shown() {
 }
 
 #[test]
+fn place_with_a_message_is_shown_whatever_the_extension() {
+    let usual = |n: usize| format!("  Analyzing {}\n", name(n));
+    for place in [
+        "src/post.erl:88:2:",
+        "src/post.hs:88:2-9:",
+        "src/post.pas(88,2)",
+        "src/post.nim(88, 2) Hint:",
+        "src/post.cbl:88:",
+        "File \"src/post.ml\", line 88, characters 2-9:",
+        "src/post.tcl|88 col 2|",
+        "::notice file=src/post.sql,line=88::",
+    ] {
+        let odd = format!("{place} analyzing is done twice\n");
+        assert_shown(&within(usual, &odd), &["analyzing is done twice"]);
+    }
+    // In a log that has them everywhere they say nothing.
+    let log = |n: usize| format!("12:00:01 handler.go:{}: served {}\n", n % 90, name(n));
+    let text = text(within(log, ""));
+    assert!(text.len() < 3_000, "{text}");
+}
+
+#[test]
 fn numeric_level_of_a_record_is_shown() {
     let record = |n: usize, level: u32, said: &str| {
         format!(

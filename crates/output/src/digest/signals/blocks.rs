@@ -359,7 +359,8 @@ fn title(lines: &[ViewLine<'_>], main: usize) -> Option<usize> {
 
 /// Returns whether a line is a finding of its own beside another.
 fn is_finding_of(own: &ViewLine<'_>, line: &ViewLine<'_>) -> bool {
-    let is_certain = |finding: Finding| finding.importance != Importance::Mention;
+    let is_certain =
+        |finding: Finding| !matches!(finding.importance, Importance::Mention | Importance::Place);
     line.finding.is_some_and(is_certain) && line.indent <= own.indent
 }
 

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Anchored, Input, StartKind};
 
-use super::patterns::KEYWORD_LIST;
+use super::patterns::{KEYWORD_LIST, STRONG, STRONG_FORMS};
 
 /// Number of bits of a hash of three bytes.
 const HASH_BITS: u32 = 16;
@@ -42,6 +42,23 @@ pub fn keywords(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
         }
         None
     })
+}
+
+/// Number of forms that [`strong_forms`] finds.
+pub const STRONG_COUNT: usize = STRONG_FORMS.len();
+
+/// Strong forms of errors in bytes that begin with a line: the number of each form, and its range.
+pub fn strong_forms(bytes: &[u8]) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let begins = |form: &&str| {
+        form.strip_prefix('\n')
+            .is_some_and(|form| bytes.starts_with(form.as_bytes()))
+    };
+    let first = STRONG_FORMS.iter().position(begins);
+    let first = first.map(|form| (form, 0..STRONG_FORMS[form].len() - 1));
+    let others = STRONG.find_iter(bytes);
+    first
+        .into_iter()
+        .chain(others.map(|found| (found.pattern().as_usize(), found.range())))
 }
 
 impl KeywordScan {

@@ -9,8 +9,8 @@ use std::ops::Range;
 use crate::digest::line_shape::Fnv1a;
 
 use super::patterns::{
-    DIAGNOSTIC, ERROR, KEYWORDS, LOW_LEVEL, MENTION, NEGATION, OUTCOME, RULE_CODE, SIDE_NOTE,
-    SUCCESS, SUMMARY, WARNING, ZERO_COUNT,
+    DIAGNOSTIC, ERROR, KEYWORDS, LOCATION, LOW_LEVEL, MENTION, NEGATION, OUTCOME, PLACE, RULE_CODE,
+    SIDE_NOTE, SUCCESS, SUMMARY, WARNING, ZERO_COUNT,
 };
 
 /// Importance of a line; the most important lines get space first.
@@ -18,6 +18,10 @@ use super::patterns::{
 pub enum Importance {
     /// The first line of its kind.
     Sample,
+    /// Has words that no other line has.
+    Unlike,
+    /// Begins with a place in a file, which says nothing if many lines do.
+    Place,
     /// A warning.
     Warning,
     /// Mentions a failure, but may be harmless.
@@ -64,14 +68,17 @@ pub fn is_success(text: &str) -> bool {
 /// Importance of a line; `None` for an ordinary one.
 pub fn classify(line: &str) -> Option<Finding> {
     if line.len() <= MAX_WHOLE_LINE {
-        let may_be = is_numbered(line) || is_crossed(line) || KEYWORDS.is_match(line);
+        let has_location = LOCATION.is_match(line);
+        let may_be =
+            has_location || is_numbered(line) || is_crossed(line) || KEYWORDS.is_match(line);
         let found = may_be.then(|| read(line)).flatten();
         let is_certain = |found: &Finding| found.importance != Importance::Mention;
         return found
             .filter(is_certain)
             .or_else(|| rule_code(line))
             .or(found)
-            .or_else(|| negation(line));
+            .or_else(|| negation(line))
+            .or_else(|| has_location.then(|| place(line)).flatten());
     }
     let mut best: Option<Finding> = None;
     let mut read_to = 0;
@@ -167,8 +174,29 @@ fn negation(line: &str) -> Option<Finding> {
 
 /// Offset of the message of a line with file, line and column, but without a level.
 fn diagnostic(line: &str) -> Option<usize> {
-    let said = DIAGNOSTIC.captures(line)?.name("said")?;
-    (!SIDE_NOTE.is_match(said.as_str())).then_some(said.start())
+    let place = DIAGNOSTIC.find(line)?;
+    message_behind(line, place.end()).filter(|_| !SIDE_NOTE.is_match(line.trim_start()))
+}
+
+/// A line that begins with a file and the number of a line.
+fn place(line: &str) -> Option<Finding> {
+    let at = message_behind(line, PLACE.find(line)?.end())?;
+    Some(Finding {
+        importance: Importance::Place,
+        at,
+    })
+}
+
+/// Offset of the message behind a place that ends at `end`. Digits directly behind it make it a time or an address.
+fn message_behind(line: &str, end: usize) -> Option<usize> {
+    let rest = &line[end..];
+    let is_apart = |c: char| matches!(c, ':' | '[' | ']' | '|' | '@' | '-') || c.is_whitespace();
+    let said = rest.trim_start_matches(is_apart);
+    let is_longer =
+        |gap: &str| !gap.contains(' ') && said.starts_with(|c: char| c.is_ascii_digit());
+    let gap = &rest[..rest.len() - said.len()];
+    let is_message = !said.is_empty() && !is_longer(gap) && !SIDE_NOTE.is_match(said);
+    is_message.then(|| line.len() - said.len())
 }
 
 fn read(line: &str) -> Option<Finding> {
@@ -236,6 +264,57 @@ mod tests {
             importance("npm http fetch GET 200 https://packages.example/thing 31ms"),
             None
         );
+    }
+
+    #[test]
+    fn another_value_than_expected_is_a_mention() {
+        assert_eq!(
+            importance("4000ns scoreboard expected 0xdeadbeef got 0xdeadbeee at beat 7"),
+            Some(Importance::Mention)
+        );
+        assert_eq!(importance("example: expected to grow"), None);
+    }
+
+    #[test]
+    fn places_with_messages_are_errors_whatever_the_extension() {
+        for line in [
+            "src/ledger/post.erl:88:2: Function settle has only one clause",
+            "src/a.hs:88:2-9: Suspicious use of head",
+            "src/a.pas(88,2) comparison is always true",
+            "src/a.cob(88,2,88,9): numeric literal is too long",
+            "source/a.d(12:3)[style]: comparison with itself",
+            "src/a.tcl|88 col 2| too many arguments",
+            "; src/a.lisp:88:2: the variable is never read",
+            "docs/a.adoc:8:2 - Unusual word (recieve)",
+            "::notice file=src/a.sql,line=88::the column is never read",
+            "File \"src/a.ml\", line 88, characters 2-9: the case is never matched",
+            "C:\\src\\a.nim(88, 2) the branch is never taken",
+        ] {
+            assert_eq!(importance(line), Some(Importance::Error), "{line}");
+        }
+        assert_eq!(
+            importance("%Warning-WIDTH: rtl/arb.sv:77:22: operator expects 8 bits"),
+            Some(Importance::Warning)
+        );
+        for line in [
+            "src/a.erl:88: the clause is never reached",
+            "src/a.pas(88): the branch is never taken",
+        ] {
+            assert_eq!(importance(line), Some(Importance::Place), "{line}");
+        }
+        for line in [
+            "app.log:12:30:01 request served",
+            "10.0.0.1:8080:12 ready",
+            "db.internal:5432",
+            "http://shop.example:8080/a is up",
+            "release 1.2.3:4:5 is out",
+            "crate::module.rs is built",
+            "src/a.hs:88:2: note: declared here",
+            "src/app.rb:3:in 'main'",
+            "src/app.ts:3:5",
+        ] {
+            assert_eq!(importance(line), None, "{line}");
+        }
     }
 
     #[test]

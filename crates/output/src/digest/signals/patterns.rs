@@ -224,7 +224,8 @@ pub const KEYWORD_LIST: &[&str] = &[
     "not permitted",
     "skipping",
     "giving up",
-    // Locations in source files, for tools that do not write a level.
+    // Locations in source files, for tools that do not write a level. Lines that are read whole are searched for `LOCATION`
+    // instead, which knows any extension.
     ".c:",
     ".cc:",
     ".cpp:",
@@ -264,6 +265,40 @@ pub const KEYWORD_LIST: &[&str] = &[
 ];
 
 pub static KEYWORDS: LazyLock<AhoCorasick> = LazyLock::new(|| case_insensitive(KEYWORD_LIST));
+
+/// Forms of errors of many tools, as they are written, with a newline before those that begin a line. Output is searched for
+/// them even if it has so many keywords that it is not searched for these any longer.
+pub const STRONG_FORMS: [&str; 18] = [
+    "\nerror",
+    "\nError",
+    "\nERROR",
+    "\nfatal",
+    "\nFatal",
+    "\npanic",
+    "\nKilled",
+    "\nFAIL",
+    "FAILED",
+    "FATAL",
+    "panicked at",
+    "egmentation fault",
+    "Caused by",
+    "Traceback (",
+    "ut of memory",
+    "OutOfMemory",
+    "ssertion",
+    "command not found",
+];
+
+#[expect(
+    clippy::expect_used,
+    reason = "the forms are constants, and a test builds them"
+)]
+pub static STRONG: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    AhoCorasick::builder()
+        .match_kind(aho_corasick::MatchKind::LeftmostFirst)
+        .build(STRONG_FORMS)
+        .expect("forms build")
+});
 
 /// Words of any tool for something that is not as it should be. Not among the keywords, because much text has them.
 pub static NEGATION: LazyLock<AhoCorasick> = LazyLock::new(|| {
@@ -343,7 +378,7 @@ pub fn compiled(pattern: &str) -> Regex {
 // A success.
 pattern!(
     SUCCESS,
-    r"(?x) ^(?:===\ (?:RUN|PAUSE|CONT|NAME)|\s*---\ (?:PASS|SKIP)|\[\s*(?:OK|PASSED|RUN)\s*\]|ok\s) | \|\ PASS\ \| | (?:\.\.\.\s*ok | \bPASSED(?:\s*\[.*\])? | \bSKIPPED(?:\s*\[.*\])? )\s*$ | ^\s*(?:✓|✔|√|ok\s+\d+\s) | ^\s*PASS\s"
+    r"(?x) ^\s*PASS(?:ED)?: | ^(?:===\ (?:RUN|PAUSE|CONT|NAME)|\s*---\ (?:PASS|SKIP)|\[\s*(?:OK|PASSED|RUN)\s*\]|ok\s) | \|\ PASS\ \| | (?:\.\.\.\s*ok | \bPASSED(?:\s*\[.*\])? | \bSKIPPED(?:\s*\[.*\])? )\s*$ | ^\s*(?:✓|✔|√|ok\s+\d+\s) | ^\s*PASS\s"
 );
 
 // `0 errors`, `no failures`, `failed=0`.
@@ -377,7 +412,7 @@ pub static ERROR: LazyLock<Regex> = LazyLock::new(|| {
         // `error:`, `error[E0308]:`, `(err):`, `[ERROR]`, `error TS2322:`, `npm ERR!`, `fatal:`, `panic:`
         r"(?ix)(?:^|[^\w.\-/$])(?:error|err|fatal|panic|critical|severe|failure|failed)(?:\[\w+\])?(?:\s+[a-z]{1,6}\d+)?(?:\(\d+\))?(?:\)?\s?:|\s?[!\]|])",
         // A level in capitals.
-        r"(?:^|[^\w.])(?:ERROR|ERR|FATAL|PANIC|CRITICAL|CRIT|SEVERE|EMERG|ALERT|FAIL|FAILED|FAILURE|ERRORS|FAILURES)(?:[^\w./=]|$|\.\s)",
+        r"(?:^|[^\w.])(?:ERROR|ERR|FATAL|PANIC|CRITICAL|CRIT|SEVERE|EMERG|ALERT|FAIL|FAILED|FAILURE|ERRORS|FAILURES|NOT\ OK)(?:[^\w./=]|$|\.\s)",
         // `ValueError: x`, `java.lang.NullPointerException`
         r"[A-Za-z0-9](?:Error|Exception|Failure|Fault|Interrupt|Panic)(?:\[\w+\])?(?::|\s*\(|\s*$|\sin\s|\sat\s)",
         r"^\s*(?:Error|Exception|Fatal|Failed|Failure|Panic|Abort(?:ed|ing)?)\b",
@@ -410,7 +445,7 @@ pub static ERROR: LazyLock<Regex> = LazyLock::new(|| {
           | \bconflict\ \( | \[(?:remote\ )?rejected\] | \bfailed\b | \bfailure\b | \bfails\b | \bcrash(?:ed|es)?\b | \baborted\b | \bcorrupt(?:ed|ion)?\b
           | timed\ out | \bbroken\ pipe\b | \bkilled\b | \bsig(?:segv|kill|abrt|bus|ill|fpe|term)\b | \bfatal\b | internal\ error | syntax\ error | \bpanic\b | \bgot\ signal\b
           | \bis\ not\ (?:defined|recognized|a\ function) | address\ already\ in\ use | unbound\ variable | deadline\ exceeded | quota\ exceeded | text\ file\ busy | too\ many\ (?:open\ files|connections|redirects|requests)
-          | \^--\ SC\d{4} | \bexceptions?\.[a-z]\w+: | \bat\ \S+\.p[lm]\ line\ \d+\b | invalid\ (?:argument|syntax|operation|token) | \bE[A-Z]{4,}\b:",
+          | \^--\ SC\d{4} | \bexceptions?\.[a-z]\w+: | \bat\ \S+\.p[lm]\ line\ \d+\b | invalid\ (?:argument|syntax|operation|token) | (?-i:\bE[A-Z]{4,}\b:)",
         r"(?i)\b(?:exit(?:ed|s|ing)?(?: with)?(?: (?:code|status|value))?|exit_?(?:code|status)|return(?:ed|s)?(?: code| status)|rc)[ =:]+-?[1-9]\d*\b",
         r#"(?i)\b(?:level|lvl|severity|status)["']?\s*[=:]\s*["']?(?:error|err|eror|fatal|crit|critical|panic|emerg|alert|failed|failure)"#,
         r#"HTTP/\d(?:\.\d)?"? 5\d\d\b"#,
@@ -423,24 +458,37 @@ pub static ERROR: LazyLock<Regex> = LazyLock::new(|| {
 pattern!(
     WARNING,
     r"(?x)
-    (?i:\bwarn(?:ing)?s?(?:\[[\w-]+\])?\s?[:!\]]) | (?:^|[^\w.])(?:WARN|WARNING|WARNINGS)\b | \b[A-Z]\w*Warning\b
+    (?i:\bwarn(?:ing)?s?(?:\[[\w-]+\]|-[a-z]\w*)?\s?[:!\]]) | (?:^|[^\w.])(?:WARN|WARNING|WARNINGS)\b | \b[A-Z]\w*Warning\b
   | ^\s*W:\  | ^npm\ (?:warn|WARN)\b | (?i:\b(?:level|lvl|severity)[\x22']?\s*[=:]\s*[\x22']?warn) | ^W\d{4}\ \d\d:
   | (?i:\bdeprecated\b | ^\s*warning\b) | (?:^\s*|\d:\d+\s+|\s{2,}|\s-\s|\|\s*)(?i:warning|warn)(?:\s{2,}|\s-\s|\s*\|) | \x22level\x22:\s?40\b | (?:^|\s)⚠
   | (?i:\bwarnung\b|\bavertissement\b|\badvertencia\b|\bostrzeżenie|предупрежд)|(?:\b(?:aviso|avviso):)|警告|경고 | ^(?:Over|Under)full\b
   | \b(?:will|must|would)\ be\ (?:destroyed|deleted|removed|replaced|recreated)\b | forces\ replacement"
 );
 
-// Location with line and column, and a message. Many tools write no more than that.
+// Name of a file with a number of a line behind it.
+pattern!(
+    LOCATION,
+    r"\.[A-Za-z]\w{0,7}(?:[:(|]\d|\x22?,\s?line[\x20=]\d)"
+);
+
+// Location with line and column, perhaps as ranges, before a message. Many tools write no more than that.
 pattern!(
     DIAGNOSTIC,
-    r"^\s*[\w.@+/\\-]+\.\w{1,5}:\d+:\d+:\ (?P<said>\S.*)"
+    r"(?x)^\s*(?:
+    (?:[%;*]\s?)?(?:[A-Z][\w-]*:\s)?(?:[A-Za-z]:)?[\w.@+/\\-]*\w\.[A-Za-z]\w{0,7}
+        (?: :\d+:\d+(?:-\d+)? | [(]\d+[,:]\s?\d+(?:,\d+)*[)] | \|\d+\ col\ \d+ )
+  | ::\w+\ file=[^,]+(?:,\w+=\d+)+
+  | File\ \x22[^\x22]+\x22,\ line\ \d+,\ char[a-z]+\ \d+-\d+ )"
+);
+
+// Location with a line only, before a message. Many programs put one before each line of their log.
+pattern!(
+    PLACE,
+    r"^\s*(?:[A-Za-z]:)?[\w.@+/\\-]*\w\.[A-Za-z]\w{0,7}(?::\d+|[(]\d+[)]):?"
 );
 
 // Message that only accompanies a diagnostic.
-pattern!(
-    SIDE_NOTE,
-    r"^(?i:note|info|hint|help|remark|required|in file included)\b"
-);
+pattern!(SIDE_NOTE, r"^(?i:note|info|hint|help|remark|required|in)\b");
 
 // A log level below a warning before the match.
 pattern!(
@@ -454,7 +502,8 @@ pattern!(
     (?:^|[^\w.\-/$])(?:errors?|exceptions?|fault|abort(?:ing)?|refused|denied|timeout|invalid|unexpected|missing|lost|unreachable|overflow|degraded|unavailable|forbidden|unauthorized|expired|exhausted|throttl\w*|not\ (?:allowed|permitted)|giving\ up
         |not\ found|rejected|violat\w*|mismatch\w*|cannot|can't|unable|unknown\ \w+|rollback|dropped|unsupported|incompatible|dead|killed|terminated|problem)
     (?:[^\w.\-/=]|$) | (?-i:Error\b | Exception\b) | \*\*\*\ 
-    | \b(?:GET|HEAD|POST|PUT|PATCH|DELETE)\ [45]\d\d\b | HTTP/[\d.]+\x22?\ [45]\d\d\b | =\ -1\ E[A-Z]+\b"
+    | \b(?:GET|HEAD|POST|PUT|PATCH|DELETE)\ [45]\d\d\b | HTTP/[\d.]+\x22?\ [45]\d\d\b | =\ -1\ E[A-Z]+\b
+    | \bexpected\b.{1,200}\b(?:but\ )?(?:got|was|found|received|actual)\b"
 );
 
 // Code of a rule, as linters write it: before the message, in brackets, or in a column of its own.

@@ -13,6 +13,7 @@ use crate::digest::view::{ViewLine, hex_dump_text};
 
 use super::blocks::is_accompanying;
 use super::traces::is_frame;
+use super::verdicts;
 
 /// Words of a line that are columns.
 const COLUMNS_PER_LINE: usize = 12;
@@ -34,6 +35,13 @@ const WORDS_PER_KIND: usize = 10;
 const WORD_BYTES_MAX: usize = 24;
 /// Lines that a word must have to be a part of a kind, and that a kind must have to be frequent.
 const KIND_LINES: u64 = 3;
+/// Words of a line that are looked at to find out whether it is unlike all others; those that it must have alone, at least
+/// and in percent of those that are not in every third line; and the part of all lines that may be so.
+const UNLIKE_WORDS: usize = 24;
+const UNLIKE_WORDS_MIN: usize = 2;
+const UNLIKE_PERCENT: usize = 60;
+const UNLIKE_EVERYWHERE_PART: usize = 3;
+const UNLIKE_PART: usize = 25;
 /// Bytes of a line and number of its records from which on it is searched for a record that differs.
 const RECORDS_BYTES: usize = 2_000;
 const RECORDS_MIN: usize = 12;
@@ -217,6 +225,52 @@ pub fn kinds(lines: &[ViewLine<'_>]) -> Vec<usize> {
     firsts.into_iter().map(|(at, _)| at).collect()
 }
 
+/// Lines of words that no other line has, if there are few of them, the last first. Names say nothing here: the parts of a
+/// list have names of their own too.
+pub fn unlike(lines: &[ViewLine<'_>]) -> Vec<usize> {
+    let mut frequency: HashKeyMap<u32> = HashKeyMap::default();
+    let mut words = Vec::new();
+    let mut ranges = Vec::with_capacity(lines.len());
+    for line in lines {
+        let from = words.len();
+        words.extend(plain_words(line.text));
+        ranges.push(from..words.len());
+        for word in &words[from..] {
+            *frequency.entry(*word).or_default() += 1;
+        }
+    }
+    let everywhere = (lines.len() / UNLIKE_EVERYWHERE_PART).max(2) as u32;
+    let is_unlike = |at: usize| {
+        let frequencies = words[ranges[at].clone()].iter().map(|word| frequency[word]);
+        let (mut own, mut all) = (0, 0);
+        for lines in frequencies.filter(|lines| *lines < everywhere) {
+            own += usize::from(lines == 1);
+            all += 1;
+        }
+        own >= UNLIKE_WORDS_MIN && own * 100 >= all * UNLIKE_PERCENT
+    };
+    let is_plain = |line: &ViewLine<'_>| line.finding.is_none() && line.count == 1;
+    let found = lines.iter().enumerate().rev();
+    let found = found.filter(|(at, line)| is_plain(line) && is_unlike(*at));
+    let found: Vec<usize> = found.map(|(at, _)| at).collect();
+    match found.len() * UNLIKE_PART < lines.len() {
+        true => found,
+        false => Vec::new(),
+    }
+}
+
+/// Hashes of the words of prose in a line: of letters only, without quotes, brackets, keys and punctuation around them.
+fn plain_words(text: &str) -> impl Iterator<Item = u64> {
+    let text = &text[..super::super::row::floor(text, BYTES_MAX)];
+    let words = text.split_ascii_whitespace().filter_map(|word| {
+        let value = word.trim_end_matches(|c: char| !c.is_alphanumeric());
+        let value = value.rsplit(['"', '\'', '`', '=', '(', '[', '{']).next()?;
+        let is_word = value.len() > 1 && value.chars().all(char::is_alphabetic);
+        is_word.then(|| hash(value.as_bytes()))
+    });
+    words.take(UNLIKE_WORDS)
+}
+
 /// Hashes of the first words of a line that are words rather than data.
 fn words(line: &ViewLine<'_>) -> impl Iterator<Item = u64> {
     let is_word = |word: &&str| {
@@ -249,6 +303,7 @@ fn each_value(line: &ViewLine<'_>, mut call: impl FnMut(u64, u64)) {
         }
         return;
     }
+    verdicts::each_value(text, &mut call);
     let mut words: [&str; 32] = [""; 32];
     let mut count = 0;
     for word in text.split_ascii_whitespace().take(words.len()) {

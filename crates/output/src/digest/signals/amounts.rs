@@ -1,0 +1,238 @@
+//! Amounts that are far from those of all similar lines: the one query that took minutes, the one table with no rows.
+//!
+//! A column is made of all numbers between the same words and with the same unit, whatever else is in their lines. Times,
+//! dates, addresses, versions and names with digits are no amounts, and counters say nothing.
+
+use crate::digest::line_shape::{Fnv1a, HashKeyMap};
+use crate::digest::view::ViewLine;
+
+/// Longer lines are not looked at beyond this, nor more numbers of a line.
+const BYTES_MAX: usize = 600;
+const NUMBERS_PER_LINE: usize = 12;
+/// Maximum number of columns, and lines that a column must have.
+const COLUMNS_MAX: usize = 2_048;
+const LINES_MIN: u64 = 12;
+/// Number of outliers at either end of a column.
+const OUTLIERS_MAX: usize = 3;
+/// An outlier is so many times larger, or smaller, than all that are none. If these are at most `SMALL`, it is `VERY_FAR`.
+const FAR: f64 = 3.;
+const VERY_FAR: f64 = 10.;
+const SMALL: f64 = 3.;
+/// Amounts among which a smaller one is an outlier are at least this, and the largest of them is not `VERY_FAR`.
+const LARGE: f64 = 5.;
+/// Longest unit: `tokens/s`.
+const UNIT_MAX: usize = 8;
+/// Counters: the part of steps to a smaller number, and of steps to a larger one, in percent.
+const STEPS_DOWN: usize = 10;
+const STEPS_UP: usize = 30;
+
+/// Amounts between the same words, each with the index of its line.
+#[derive(Default)]
+struct Column {
+    amounts: Vec<(f64, usize)>,
+    lines: u64,
+}
+
+/// Lines with an amount that is far from the others of its column: their indices, and the column.
+pub fn outliers(lines: &[ViewLine<'_>]) -> Vec<(usize, u64)> {
+    let mut columns: HashKeyMap<Column> = HashKeyMap::default();
+    for (at, line) in lines.iter().enumerate() {
+        each_amount(line.text, |key, amount| {
+            if columns.len() < COLUMNS_MAX || columns.contains_key(&key) {
+                let column = columns.entry(key).or_default();
+                column.amounts.push((amount, at));
+                column.lines += line.count;
+            }
+        });
+    }
+    let mut found: Vec<_> = columns
+        .into_iter()
+        .flat_map(|(key, column)| column.outliers().into_iter().map(move |at| (at, key)))
+        .collect();
+    found.sort_unstable();
+    found.dedup_by_key(|(at, _)| *at);
+    found
+}
+
+impl Column {
+    /// Indices of the lines with an outlier.
+    fn outliers(mut self) -> Vec<usize> {
+        if self.lines < LINES_MIN || self.amounts.len() < 2 || self.is_counter() {
+            return Vec::new();
+        }
+        self.amounts.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let all = &self.amounts;
+        let most = OUTLIERS_MAX.min(all.len() / 2);
+        let largest = all[all.len() - 1].0;
+        let is_above = |count: &usize| {
+            let at = all.len() - count;
+            let (usual, amount) = (all[at - 1].0, all[at].0);
+            let times = if usual <= SMALL { VERY_FAR } else { FAR };
+            usual > 0. && amount > times * usual
+        };
+        let above = (1..=most).rev().find(is_above).unwrap_or(0);
+        let is_below = |count: &usize| {
+            let (amount, usual) = (all[count - 1].0, all[*count].0);
+            let is_tight = amount <= 0. || largest <= VERY_FAR * usual;
+            usual >= LARGE && amount * FAR < usual && is_tight
+        };
+        let below = (1..=most).rev().find(is_below).unwrap_or(0);
+        let outliers = all[..below].iter().chain(&all[all.len() - above..]);
+        outliers.map(|(_, at)| *at).collect()
+    }
+
+    /// Returns whether the amounts grow from line to line.
+    fn is_counter(&self) -> bool {
+        let steps = self.amounts.windows(2);
+        let part = |is: fn(f64, f64) -> bool| {
+            let count = steps
+                .clone()
+                .filter(|step| is(step[0].0, step[1].0))
+                .count();
+            count * 100 / (self.amounts.len() - 1)
+        };
+        part(|a, b| b < a) < STEPS_DOWN && part(|a, b| b > a) > STEPS_UP
+    }
+}
+
+/// Calls with the column and the value of each amount of a line.
+fn each_amount(text: &str, mut call: impl FnMut(u64, f64)) {
+    let text = &text[..super::super::row::floor(text, BYTES_MAX)];
+    let bytes = text.as_bytes();
+    let mut before = Fnv1a::default();
+    let (mut at, mut found) = (0, 0);
+    while at < bytes.len() && found < NUMBERS_PER_LINE {
+        if !is_of_word(bytes[at]) {
+            at += 1;
+            continue;
+        }
+        let end = word_end(bytes, at);
+        let word = &text[at..end];
+        if let Some((amount, unit)) = amount(word)
+            && is_apart(bytes, at, end)
+        {
+            let mut key = Fnv1a(before.0 ^ 1);
+            let next = end + usize::from(bytes.get(end) == Some(&b' '));
+            let next = &bytes[next..word_end(bytes, next)];
+            let next = if is_name(next) { next } else { b"" };
+            unit.bytes()
+                .chain([0])
+                .chain(next.iter().copied())
+                .for_each(|byte| key.add(byte));
+            call(key.0, amount);
+            found += 1;
+        }
+        before = Fnv1a::default();
+        word.bytes()
+            .map(|byte| if byte.is_ascii_digit() { b'0' } else { byte })
+            .for_each(|byte| before.add(byte));
+        at = end;
+    }
+}
+
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte >= 0x80 || b"_.-+%".contains(&byte)
+}
+
+fn word_end(bytes: &[u8], at: usize) -> usize {
+    let length = bytes[at..]
+        .iter()
+        .take_while(|byte| is_of_word(**byte))
+        .count();
+    at + length
+}
+
+fn is_name(word: &[u8]) -> bool {
+    !word.is_empty() && word.iter().all(u8::is_ascii_alphabetic)
+}
+
+/// Number at the begin of a word, and the unit behind it.
+fn amount(word: &str) -> Option<(f64, &str)> {
+    let word = word.strip_prefix('+').unwrap_or(word);
+    let is_digit = |c: char| c.is_ascii_digit();
+    let whole = word
+        .strip_prefix('-')
+        .unwrap_or(word)
+        .trim_start_matches(is_digit);
+    let unit = match whole.strip_prefix('.') {
+        Some(part) if part.starts_with(is_digit) => part.trim_start_matches(is_digit),
+        _ => whole,
+    };
+    let number = &word[..word.len() - unit.len()];
+    let is_unit = unit.len() <= UNIT_MAX && !unit.contains(is_digit);
+    is_unit
+        .then(|| number.parse().ok())
+        .flatten()
+        .map(|number| (number, unit.trim_end_matches('.')))
+}
+
+/// Returns whether a number is not a part of a time, a path, a place, a list or a larger number.
+fn is_apart(bytes: &[u8], at: usize, end: usize) -> bool {
+    let byte = |at: Option<usize>| at.and_then(|at| bytes.get(at)).copied().unwrap_or(b' ');
+    let (before, earlier) = (byte(at.checked_sub(1)), byte(at.checked_sub(2)));
+    let (after, later) = (byte(Some(end)), byte(Some(end + 1)));
+    let joins = |mark: u8, other: u8| match mark {
+        b'/' | b'\\' | b'#' | b'@' | b'$' | b'&' | b'?' => true,
+        b':' => other.is_ascii_alphanumeric(),
+        b',' => other.is_ascii_digit(),
+        _ => false,
+    };
+    !joins(before, earlier) && !joins(after, later)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn amounts(line: &str) -> Vec<f64> {
+        let mut amounts = Vec::new();
+        each_amount(line, |_, amount| amounts.push(amount));
+        amounts
+    }
+
+    fn outliers_of(amounts: &[f64]) -> Vec<usize> {
+        let column = Column {
+            amounts: amounts.iter().copied().zip(0..).collect(),
+            lines: amounts.len() as u64,
+        };
+        column.outliers()
+    }
+
+    #[test]
+    fn amounts_without_times_addresses_and_names() {
+        for (line, expected) in [
+            ("GET /orders completed in 48211.5 ms", &[48211.5][..]),
+            ("{\"dur\":31,\"ok\": 4}", &[31., 4.]),
+            ("time=0.4s rows=-7", &[0.4, -7.]),
+            (
+                "2026-11-19 12:30:01 worker3 10.0.0.1:80 v1.2.3 a.rs:7 3/4 1,412",
+                &[],
+            ),
+        ] {
+            assert_eq!(amounts(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn amount_far_from_all_others_is_an_outlier() {
+        let mut usual: Vec<f64> = (0..40).map(|n| 10. + f64::from(n * 7 % 11)).collect();
+        assert!(outliers_of(&usual).is_empty());
+        for odd in [985., 65., 0., 3., -1.] {
+            usual[20] = odd;
+            assert_eq!(outliers_of(&usual), [20], "{odd}");
+        }
+        usual[20] = 50.;
+        assert!(outliers_of(&usual).is_empty());
+    }
+
+    #[test]
+    fn counters_and_small_amounts_have_no_outliers() {
+        let grows: Vec<f64> = (0..40)
+            .map(|n| 1.5_f64.powi(n) + f64::from(n / 30) * 1e9)
+            .collect();
+        assert!(outliers_of(&grows).is_empty());
+        let mut small = vec![1.; 40];
+        small[20] = 4.;
+        assert!(outliers_of(&small).is_empty());
+    }
+}
