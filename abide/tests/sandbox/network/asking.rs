@@ -124,6 +124,34 @@ fn question_is_put_though_nobody_follows() {
 }
 
 #[test]
+fn names_of_the_file_of_hosts_are_resolved_outside() {
+    with_outside(|user, outside| {
+        for name in ["gone.known.test", "gone.asked.test"] {
+            outside.add_host(&format!("93.184.216.34 {name}"));
+        }
+        outside.add_host("127.0.0.1 own.dev.test");
+        configure(user, &["gone.known.test"], "");
+        let mut person = Person::watch(user);
+        let program = "import socket\n\
+                       say(web('gone.known.test'))\n\
+                       say(web('gone.asked.test'))\n\
+                       say([socket.gethostbyname(name) for name in ['localhost', 'own.dev.test', socket.gethostname()]])";
+        let result = asked(user, program, || {
+            let question = person.next();
+            let text = question["text"].as_str().expect("text");
+            assert!(text.contains("gone.asked.test (port 80)"), "{text}");
+            person.answer(&question, &["once"]);
+        });
+        let expected = [
+            "outside / gone.known.test",
+            "outside / gone.asked.test",
+            "['127.0.0.1', '127.0.0.1', '127.0.0.1']",
+        ];
+        assert_eq!(said(&result).0, expected, "{result}");
+    });
+}
+
+#[test]
 fn question_is_withdrawn_when_the_command_ends() {
     with_outside(|user, _| {
         configure(user, &["allowed.test"], "");

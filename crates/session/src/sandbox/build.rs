@@ -291,6 +291,7 @@ fn assemble(plan: &Plan, trees: Trees, found: &Found) -> Result<(Vec<PathBuf>, b
     }
     if let Network::Allowlist(_) = plan.network {
         use_resolver(&covers)?;
+        covers.leave_loopback()?;
     }
     covers.remove()?;
     Ok((writable, protected.is_incomplete))
