@@ -439,7 +439,7 @@ fn open_itself(path: &Path, step: impl Fn() -> String) -> Result<OwnedFd, Fault>
 /// Protects the git directory outside the workspace that its commits are written to. Of one that a worktree shares with
 /// others, only the worktree's own part stays writable.
 fn protect_worktree(worktree: &git::Worktree) -> Result<(), Fault> {
-    let mut protected = git::protected_of_git(&worktree.common);
+    let mut protected = git::protected_of_git(&worktree.common).paths;
     if worktree.own != worktree.common {
         let all = worktree.common.join("worktrees");
         let step = || format!("protect '{}'", all.display());

@@ -1,6 +1,6 @@
 //! Default paths of a sandbox: hidden, protected, layered. Lists only; [`super::build`] applies them.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Name of the folder with the layers of all agents, in the state of abide.
 pub const OWN_LAYERS: &str = "layers";
@@ -363,3 +363,18 @@ pub const CACHES: [&str; 6] = [
     ".gradle",
     "go/pkg",
 ];
+
+/// Absolute path without `.` and `..`.
+pub fn without_dots(path: &Path) -> PathBuf {
+    let mut out = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::Normal(name) => out.push(name),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    out
+}

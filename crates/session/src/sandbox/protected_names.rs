@@ -63,28 +63,42 @@ impl ProtectedNames {
             return ProtectedNames::default();
         }
         let root = &plan.workspace.path;
-        let exists = |path: &str| fs::symlink_metadata(root.join(path)).is_ok();
-        let of_workspace = PROTECTED.iter().filter(|name| {
-            let mut repositories = REPOSITORIES.iter();
-            let repository = repositories.find(|folder| Path::new(name).starts_with(folder));
-            repository.is_none_or(|folder| exists(folder))
-        });
+        let of_tree = |tree: PathBuf| -> Vec<PathBuf> {
+            let names = PROTECTED.iter().filter(|name| {
+                let mut repositories = REPOSITORIES.iter();
+                let repository = repositories.find(|folder| Path::new(name).starts_with(folder));
+                repository.is_none_or(|folder| fs::symlink_metadata(tree.join(folder)).is_ok())
+            });
+            names.map(|name| tree.join(name)).collect()
+        };
         let of_git = |git: &Path| {
             let names = PROTECTED_OF_GIT.iter().filter(|name| **name != SUPERVISED);
             let names: Vec<PathBuf> = names.map(|name| git.join(name)).collect();
             names
         };
-        let mut names: HashSet<PathBuf> = of_workspace.map(|name| root.join(name)).collect();
-        names.extend(protected.paths.iter().map(|path| root.join(path)));
+        let nested = protected.nested.iter().map(|tree| root.join(tree));
+        let trees = nested.chain([root.clone()]);
+        let mut names: HashSet<PathBuf> = trees.flat_map(of_tree).collect();
+        let found = protected.paths.iter().chain(&protected.absent);
+        names.extend(found.map(|path| root.join(path)));
         for git in &protected.git_folders {
             names.extend(of_git(&root.join(git)));
+        }
+        let of_linked = |base: &Path, linked: &Path| {
+            let own = base.join(linked);
+            PROTECTED_OF_WORKTREE.map(|name| own.join(name))
+        };
+        for linked in &protected.linked {
+            names.extend(of_linked(root, linked));
         }
         if let Some(worktree) = &protected.outside.worktree {
             let common = &worktree.common;
             names.extend(of_git(common));
             let found = git::protected_of_git(common);
-            names.extend(found.iter().map(|path| common.join(path)));
-            names.extend(PROTECTED_OF_WORKTREE.map(|name| worktree.own.join(name)));
+            names.extend(found.paths.iter().map(|path| common.join(path)));
+            for linked in found.linked.iter().chain([&worktree.own]) {
+                names.extend(of_linked(common, linked));
+            }
         }
         let is_permitted = |path: &Path| {
             let inside = path.strip_prefix(root);

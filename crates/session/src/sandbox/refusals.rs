@@ -8,12 +8,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, Mode as Permissions, OFlags};
 
 use super::gate::Listed;
 use super::git::Protected;
+use super::paths::without_dots;
 use super::plan::{Mode, Network, Plan};
 use super::protected_names::{Change, ProtectedNames, RefusedChange};
 use super::refusal_record::{FILE, RefusalKind};
@@ -247,7 +248,7 @@ impl Refusals {
                     RefusedChange::Changed(path) => self.keep(RefusalKind::Protected, path),
                 };
         }
-        let path = path.map(|path| normal(&path));
+        let path = path.map(|path| without_dots(&path));
         self.may_have_made |= makes(&seen);
         // `mkdir -p` attempts every folder of a path; one that exists is not refused.
         let is_there = |path: &Path| makes_folder(seen.number) && path.is_dir();
@@ -438,21 +439,6 @@ fn path_at(seen: &Notification, folder: Option<usize>, at: usize) -> Option<Path
     Some(base.join(text))
 }
 
-/// Path without `.` and `..`.
-fn normal(path: &Path) -> PathBuf {
-    let mut out = PathBuf::from("/");
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                out.pop();
-            }
-            Component::Normal(name) => out.push(name),
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
-        }
-    }
-    out
-}
-
 /// Address of a call of `connect`.
 fn address_of(seen: &Notification) -> Option<SocketAddr> {
     if i64::from(seen.number) != libc::SYS_connect {
@@ -563,7 +549,7 @@ mod tests {
         }
         std::fs::create_dir(root.join(".vscode")).unwrap();
         assert_eq!(watched.planted(), [PathBuf::from(".vscode")]);
-        assert_eq!(normal(Path::new("/a/./b/../c")), PathBuf::from("/a/c"));
+        assert_eq!(without_dots(Path::new("/a/./b/../c")), Path::new("/a/c"));
     }
 
     #[test]
