@@ -102,6 +102,17 @@ fn needs_are_validated_and_never_granted_without_a_question() {
             (json!({"read": ["~/.ssh"]}), "look", "never shown"),
             (json!({"read": ["~"]}), "look", "never shown"),
             (json!({"write": [state]}), "look", "never shown"),
+            (json!({"read": ["/etc/shadow"]}), "look", "never shown"),
+            (
+                json!({"write": ["/proc/sys"]}),
+                "tune",
+                "no sandbox can write",
+            ),
+            (
+                json!({"write": [".github"]}),
+                "add CI",
+                "HELD: asks for more than its sandbox permits: write ",
+            ),
             (
                 json!({"sandbox": "off"}),
                 "all",
@@ -121,6 +132,11 @@ fn needs_are_validated_and_never_granted_without_a_question() {
             assert!(result.contains(part), "135: {needs}: {result}");
             assert!(!user.exists("work/made"), "135: {needs}");
         }
+        let needs = json!({"write": [".", "sub/new"]});
+        let asked = json!({"command": "touch made", "needs": needs, "justification": "a test"});
+        let said = text(&call(user, "shell", &asked));
+        assert!(said.contains("STATUS: SUCCESS"), "135: {said}");
+        assert!(user.exists("work/made"), "135");
     });
 }
 
@@ -416,6 +432,20 @@ fn many_refusals_are_counted_and_bounded() {
         assert!(said.contains("300 things were refused"), "142: {said}");
         let line = format!("write  {}", user.path("outside/x").display());
         assert_eq!(said.matches(&line).count(), 20, "142");
+    });
+}
+
+#[test]
+fn model_can_choose_an_allowlist_where_the_network_is_on() {
+    as_each_user(|user| {
+        let asked = json!({"command": "getent hosts printer.internal", "network": "allowlist"});
+        for (network, expected) in [("on", "SANDBOX: "), ("off", "`network` asks for more")] {
+            let config =
+                format!("[sandbox]\nmode = \"workspace-write\"\nnetwork = \"{network}\"\n");
+            user.write("state/config.toml", &config);
+            let said = text(&call(user, "shell", &asked));
+            assert!(said.contains(expected), "134: {network}: {said}");
+        }
     });
 }
 

@@ -471,6 +471,16 @@ fn hidden(plan: &Plan, table: &MountTable) -> Vec<PathBuf> {
     all
 }
 
+/// Paths that a sandbox of this plan hides, with what symbolic links in their place lead to.
+pub fn all_hidden(plan: &Plan) -> Vec<PathBuf> {
+    let mut all = hidden(plan, &MountTable::read());
+    all.push(plan.home.join(paths::SSH));
+    let targets = all.iter().filter_map(|path| path.canonicalize().ok());
+    let targets: Vec<PathBuf> = targets.collect();
+    all.extend(targets);
+    all
+}
+
 /// Covers secrets and the folders of abide itself.
 fn hide(plan: &Plan, hidden: &[PathBuf], covers: &Covers) -> Result<(), Fault> {
     hide_keys(plan, covers)?;

@@ -101,6 +101,9 @@ pub const HIDDEN_OF_PROC: [&str; 8] = [
     "/proc/sched_debug",
 ];
 
+/// Paths that cannot be granted: processes would see those outside, and the settings of the kernel are not of one sandbox.
+pub const UNWRITABLE: [&str; 2] = ["/proc", "/sys"];
+
 /// Files that must not be writable, also for root.
 pub const NEVER_WRITABLE: [&str; 3] = [
     "/proc/sys/kernel/core_pattern",

@@ -14,7 +14,7 @@ use rustix::fs::FileType;
 use super::git::{self, Protected};
 use super::inside::{Inside, NamedFile};
 use super::paths::{PROTECTED, PROTECTED_OF_GIT, PROTECTED_OF_WORKTREE};
-use super::plan::Plan;
+use super::plan::{Mode, Plan};
 
 /// Repositories of other kinds, which a command may make: only in those that exist are names protected.
 const REPOSITORIES: [&str; 2] = [".hg", ".jj"];
@@ -59,6 +59,13 @@ pub(super) enum RefusedChange {
 impl ProtectedNames {
     /// Finds the names that the plan does not permit to write. `init`: a process of the sandbox.
     pub fn of(plan: &Plan, protected: &Protected, init: i32) -> Self {
+        ProtectedNames {
+            inside: Inside::of(init),
+            ..ProtectedNames::known(plan, protected)
+        }
+    }
+
+    fn known(plan: &Plan, protected: &Protected) -> Self {
         if !plan.writes_in_workspace() {
             return ProtectedNames::default();
         }
@@ -109,7 +116,7 @@ impl ProtectedNames {
         ProtectedNames {
             names,
             permitted: permitted.cloned().collect(),
-            inside: Inside::of(init),
+            inside: None,
         }
     }
 
@@ -174,10 +181,25 @@ impl ProtectedNames {
     }
 }
 
+/// True if a plan permits to write a path really, with all that is below it.
+pub fn writes_already(plan: &Plan, path: &Path) -> bool {
+    let root = &plan.workspace.path;
+    let mut writable = plan.write.iter();
+    let is_writable = writable.any(|named| path.starts_with(named));
+    if !path.starts_with(root) {
+        return is_writable;
+    }
+    let is_open = is_writable || plan.mode == Mode::WorkspaceWrite;
+    let protected = ProtectedNames::known(plan, &Protected::of(plan)).names;
+    // A yes to the whole workspace leaves its protected names as they are.
+    let touches = |name: &PathBuf| path.starts_with(name) || name.starts_with(path) && path != root;
+    is_open && !protected.iter().any(touches)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::{Folder, Mode};
+    use crate::sandbox::Folder;
     use std::os::unix::fs::symlink;
 
     /// A workspace with a repository, in which this process stands for a command.
