@@ -432,6 +432,33 @@ fn many_refusals_are_counted_and_bounded() {
         assert!(said.contains("300 things were refused"), "142: {said}");
         let line = format!("write  {}", user.path("outside/x").display());
         assert_eq!(said.matches(&line).count(), 20, "142");
+        assert!(said.contains("  … and 280 more"), "142: {said}");
+    });
+}
+
+#[test]
+fn refusals_of_all_kinds_of_changes_are_told_and_counted() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        user.outside("git init -q . && touch ../outside/{mode,owner,label}");
+        let command = "for i in 1 2 3; do echo x > ../outside/new; done; chmod 600 ../outside/mode; \
+                       chown $(id -u) ../outside/owner; mv .git old; \
+                       python3 -c 'import os; os.setxattr(\"../outside/label\", \"user.x\", b\"\")'";
+        let said = text(&call(user, "shell", &json!({"command": command})));
+        let path = |name: &str| user.path(name).display().to_string();
+        for line in [
+            "SANDBOX: 7 things were refused".to_owned(),
+            format!("  write  {} (3 times)", path("outside/new")),
+            format!("  write  {}\\n", path("outside/mode")),
+            format!("  write  {}\\n", path("outside/owner")),
+            format!("  write  {}\\n", path("outside/label")),
+            format!("  write  {}  it is protected", path("work/.git")),
+        ] {
+            assert!(said.contains(&line), "142: {line}: {said}");
+        }
     });
 }
 

@@ -128,6 +128,7 @@ fn names_with_addresses_of_the_machine_or_its_network_are_refused() {
             rest.contains("name   own.test:80  the name resolves to 93.184.216.1"),
             "110: {rest}"
         );
+        assert!(!rest.contains("needs="), "no permission helps: {rest}");
         assert_eq!(
             python(user, "say(web('allowed.test'))"),
             ["outside / allowed.test"]

@@ -46,7 +46,7 @@ pub use paths::{OWN_LAYERS, UNWRITABLE, hidden_in_home};
 pub use plan::{ASK_OUTSIDE, Folder, GatePlan, Mode, Network, Plan};
 pub use probe::{Probed, probe};
 pub use protected_names::writes_already;
-pub use refusal_record::{FILE as REFUSED, RefusalKind, RefusalRecord};
+pub use refusal_record::{FILE as REFUSED, RefusalEntry, RefusalKind, RefusalRecord};
 pub(crate) use refusals::{Refusals, Watched};
 pub use stored_layers::{
     StoredLayers, clean_layers, measure_layers, measured_size, remove_folder, stored_layers,

@@ -81,14 +81,31 @@ pub(crate) struct Refusals {
     watched: Watched,
     listener: Option<OwnedFd>,
     /// Paths that the command attempted to write or make.
-    kept: Vec<(RefusalKind, PathBuf)>,
+    kept: Vec<Counted<(RefusalKind, PathBuf)>>,
     /// Direct addresses, which no sandbox with a gate reaches.
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<Counted<SocketAddr>>,
     count: u64,
     /// True if the command may have made files: it attempted to, or attempts are not reported.
     may_have_made: bool,
     /// Act for which the sandbox has ended its command.
     pub violation: Option<Violation>,
+}
+
+/// A refusal, and how often it happened.
+struct Counted<T> {
+    what: T,
+    times: u64,
+}
+
+/// Counts a refusal. `true`: it is new, and has room.
+fn count<T: PartialEq>(what: T, list: &mut Vec<Counted<T>>) -> bool {
+    if let Some(known) = list.iter_mut().find(|known| known.what == what) {
+        known.times += 1;
+        return false;
+    }
+    let has_room = list.len() < MOST_KEPT;
+    list.extend(has_room.then_some(Counted { what, times: 1 }));
+    has_room
 }
 
 impl Watched {
@@ -141,6 +158,15 @@ impl Watched {
         let is_written = || self.plan.write.iter().any(is_below);
         let is_refused = (is_kept && !is_written()) || !self.writable.iter().any(is_below);
         is_refused.then_some(RefusalKind::Write)
+    }
+
+    /// True if a path is protected or has a protected path in it, so that it cannot be renamed.
+    fn is_pinned(&self, path: &Path) -> bool {
+        let inside = path.strip_prefix(&self.plan.workspace.path).ok();
+        let mut protected = self.protected.iter().filter(|_| self.has_protection);
+        inside.is_some_and(|inside| {
+            protected.any(|name| name.starts_with(inside) || inside.starts_with(name))
+        })
     }
 
     /// True if this user could write the path outside the sandbox: else no permission would help. What does not exist is
@@ -223,6 +249,8 @@ impl Refusals {
             return false;
         }
         let path = path_of(&seen);
+        let is_rename = change(&seen) == Some(Change::Rename);
+        let from = is_rename.then(|| old_path(&seen)).flatten();
         let address = address_of(&seen);
         let refused = (path.as_ref()).and_then(|path| self.watched.refused_change(&seen, path));
         let answer = match refused {
@@ -254,13 +282,15 @@ impl Refusals {
         let is_there = |path: &Path| makes_folder(seen.number) && path.is_dir();
         let path =
             path.filter(|path| is_valid && !is_there(path) && self.watched.could_write(path));
-        if let Some(path) = path
-            && let Some(kind) = self.watched.refusal(&path)
-        {
+        let written = path.and_then(|path| Some((self.watched.refusal(&path)?, path)));
+        let moved = || {
+            let from = without_dots(&from.filter(|_| is_valid)?);
+            let is_pinned = self.watched.is_pinned(&from);
+            is_pinned.then_some((RefusalKind::Protected, from))
+        };
+        if let Some((kind, path)) = written.or_else(moved) {
             self.count += 1;
-            if self.keep(kind, path) {
-                return true;
-            }
+            return self.keep(kind, path);
         }
         let is_off = self.watched.plan.network == Network::Off;
         if let Some(address) = address
@@ -268,23 +298,18 @@ impl Refusals {
             .and_then(|address| refused_address(address, is_off))
         {
             // A program tries several servers to look up one name.
-            if address != LOOK_UP || !self.addresses.contains(&LOOK_UP) {
-                self.count += 1;
+            if address == LOOK_UP && self.addresses.iter().any(|known| known.what == LOOK_UP) {
+                return false;
             }
-            if self.addresses.len() < MOST_KEPT && !self.addresses.contains(&address) {
-                self.addresses.push(address);
-                return true;
-            }
+            self.count += 1;
+            return count(address, &mut self.addresses);
         }
         false
     }
 
     /// Keeps a refusal. `false`: it is known, or there are too many.
     fn keep(&mut self, kind: RefusalKind, path: PathBuf) -> bool {
-        let entry = (kind, path);
-        let is_new = self.kept.len() < MOST_KEPT && !self.kept.contains(&entry);
-        self.kept.extend(Some(entry).filter(|_| is_new));
-        is_new
+        count((kind, path), &mut self.kept)
     }
 
     /// Writes the record into the session's directory, if there is something to tell. Names that the command has made are
@@ -303,20 +328,23 @@ impl Refusals {
         let count = self.count + of_gate.count;
         let mut text = format!("{} {} {count}\n", mode.as_str(), network.as_str()).into_bytes();
         text.extend_from_slice(&of_gate.lines);
-        for address in &self.addresses {
-            RefusalKind::Address.append(address.to_string().as_bytes(), &mut text);
+        for Counted { what, times } in &self.addresses {
+            RefusalKind::Address.append(*times, what.to_string().as_bytes(), &mut text);
+        }
+        for Counted { what, times } in &self.kept {
+            let (kind, path) = what;
+            kind.append(*times, path.as_os_str().as_bytes(), &mut text);
         }
         let mut append = |kind: RefusalKind, path: &Path| {
-            kind.append(path.as_os_str().as_bytes(), &mut text);
+            kind.append(1, path.as_os_str().as_bytes(), &mut text);
         };
-        (self.kept.iter()).for_each(|(kind, path)| append(*kind, path));
         (planted.iter()).for_each(|path| append(RefusalKind::Planted, path));
         if is_full {
             append(RefusalKind::Full, &self.watched.plan.layers);
         }
         match &self.violation {
             Some(Violation::Layers { bytes, limit }) => {
-                RefusalKind::Limit.append(format!("{bytes} {limit}").as_bytes(), &mut text);
+                RefusalKind::Limit.append(1, format!("{bytes} {limit}").as_bytes(), &mut text);
             }
             Some(Violation::Made(path)) => append(RefusalKind::Removed, path),
             None => {}
