@@ -288,6 +288,8 @@ fn not_started_result(
         question_id: None,
         session_id: None,
         rule: None,
+        sandboxed_by: None,
+        sandbox_gaps: Vec::new(),
     };
     fill(&mut fields);
     ToolResult {

@@ -4,7 +4,7 @@ use abide_api::{Id, SandboxRefusal, SandboxRefusals};
 use abide_engine::SessionView;
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
-use abide_session::sandbox::RefusalKind;
+use abide_session::sandbox::{RefusalEntry, RefusalKind};
 
 pub(crate) use abide_engine::refusals::record;
 
@@ -13,7 +13,7 @@ pub(crate) fn of_session(view: &SessionView, mask: &Mask) -> Option<SandboxRefus
     let record = record(view)?;
     let mut refused = Vec::new();
     let mut planted = Vec::new();
-    for (kind, text) in &record.entries {
+    for RefusalEntry { kind, text, .. } in &record.entries {
         let what = mask.apply(one_line(text));
         let mut refuse = |kind: RefusalKind, what| {
             refused.push(SandboxRefusal {
@@ -25,6 +25,7 @@ pub(crate) fn of_session(view: &SessionView, mask: &Mask) -> Option<SandboxRefus
             RefusalKind::Planted => planted.push(what),
             RefusalKind::Full | RefusalKind::Limit => {}
             RefusalKind::Protected => refuse(RefusalKind::Write, what),
+            RefusalKind::Unreachable => refuse(RefusalKind::Name, what),
             RefusalKind::Write
             | RefusalKind::Make
             | RefusalKind::Name

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use abide_output::printable::one_line;
-use abide_session::sandbox::{RefusalKind, RefusalRecord};
+use abide_session::sandbox::{RefusalEntry, RefusalKind, RefusalRecord};
 use serde_json::{Map, Value};
 
 /// Limit on folders that the hint about `needs` names.
@@ -24,11 +24,48 @@ pub(super) enum RefusalReader {
     Person,
 }
 
+/// Kinds of refusals, in the order in which they are listed.
+const REFUSALS: [RefusalKind; 6] = [
+    RefusalKind::Write,
+    RefusalKind::Protected,
+    RefusalKind::Make,
+    RefusalKind::Name,
+    RefusalKind::Unreachable,
+    RefusalKind::Address,
+];
+
+/// Line of a refusal. `is_off`: the sandbox has no network.
+fn refused_line(entry: &RefusalEntry, is_off: bool) -> String {
+    let text = one_line(entry.text.trim());
+    let said = match entry.kind {
+        RefusalKind::Write => format!("  write  {text}"),
+        RefusalKind::Protected => format!("  write  {text}  it is protected"),
+        RefusalKind::Make => {
+            format!("  make   {text}  other programs run or obey what has this name")
+        }
+        RefusalKind::Address if !is_off => {
+            format!("  address {text}  addresses cannot be reached directly; use a host name")
+        }
+        RefusalKind::Address if text.ends_with(":53") => {
+            "  name   look-up of a host name  the network is off".to_owned()
+        }
+        RefusalKind::Address => format!("  address {text}  the network is off"),
+        _ => {
+            let (name, why) = text.split_once(' ').unwrap_or((&text, "not allowed"));
+            format!("  name   {name}  {why}")
+        }
+    };
+    match entry.times {
+        1 => said,
+        times => format!("{said} ({times} times)"),
+    }
+}
+
 /// Refusals in a record, and names that the command has made and other programs obey.
 pub(super) fn refused_text(record: &RefusalRecord, reader: RefusalReader) -> Option<String> {
     let of_kind = |kind| -> Vec<String> {
-        let texts = record.of_kind(kind);
-        texts.map(|text| one_line(text.trim())).collect()
+        let entries = record.of_kind(kind);
+        entries.map(|entry| one_line(entry.text.trim())).collect()
     };
     let writes = of_kind(RefusalKind::Write);
     let protected = of_kind(RefusalKind::Protected);
@@ -37,8 +74,11 @@ pub(super) fn refused_text(record: &RefusalRecord, reader: RefusalReader) -> Opt
     let addresses = of_kind(RefusalKind::Address);
     let planted = of_kind(RefusalKind::Planted);
     let mut said = Vec::new();
-    let lists = [&writes, &protected, &makes, &names, &addresses];
-    if lists.into_iter().any(|list| !list.is_empty()) {
+    let listed: Vec<&RefusalEntry> = REFUSALS
+        .iter()
+        .flat_map(|kind| record.of_kind(*kind))
+        .collect();
+    if !listed.is_empty() {
         let RefusalRecord { mode, network, .. } = record;
         let things = match record.count {
             1 => "1 thing was".to_owned(),
@@ -47,27 +87,11 @@ pub(super) fn refused_text(record: &RefusalRecord, reader: RefusalReader) -> Opt
         said.push(format!(
             "SANDBOX: {things} refused ({mode}, network {network})"
         ));
-        said.extend(writes.iter().map(|path| format!("  write  {path}")));
-        said.extend((protected.iter()).map(|path| format!("  write  {path}  it is protected")));
-        said.extend(
-            makes.iter().map(|path| {
-                format!("  make   {path}  other programs run or obey what has this name")
-            }),
-        );
-        said.extend(names.iter().map(|line| {
-            let (name, why) = line.split_once(' ').unwrap_or((line, "not allowed"));
-            format!("  name   {name}  {why}")
-        }));
         let is_off = network == "off";
-        said.extend(addresses.iter().map(|address| match is_off {
-            true if address.ends_with(":53") => {
-                "  name   look-up of a host name  the network is off".to_owned()
-            }
-            true => format!("  address {address}  the network is off"),
-            false => format!(
-                "  address {address}  addresses cannot be reached directly; use a host name"
-            ),
-        }));
+        said.extend(listed.iter().map(|entry| refused_line(entry, is_off)));
+        let times: u64 = listed.iter().map(|entry| entry.times).sum();
+        let more = record.count.saturating_sub(times);
+        said.extend((more > 0).then(|| format!("  … and {more} more")));
         let unknown = (is_off && !addresses.is_empty()).then(|| "HOST".to_owned());
         let needs = Needs::of(&writes, &protected, &makes, names.iter().chain(&unknown));
         match reader {
@@ -214,30 +238,34 @@ mod tests {
 
     #[test]
     fn refusals_are_counted_and_listed_with_how_to_ask_for_more() {
-        let record = "workspace-write off 2\nwrite /etc/x\nwrite /opt/y\nplanted .vscode\n";
+        let record = "workspace-write off 2\nwrite 1 /etc/x\nwrite 1 /opt/y\nplanted 1 .vscode\n";
         let expected = "SANDBOX: 2 things were refused (workspace-write, network off)\n  write  /etc/x\n  write  /opt/y\n\
                         To ask for more, call again with needs={\"write\":[\"/etc\",\"/opt\"]} and a justification (one \
                         sentence for the person).\nSANDBOX: planted, other programs may run or obey it: .vscode";
         assert_eq!(text_of(record, Model).as_deref(), Some(expected));
-        let made = text_of("workspace-write off 1\nmake /w/.vscode\n", Model).unwrap();
+        let made = text_of("workspace-write off 1\nmake 1 /w/.vscode\n", Model).unwrap();
         assert!(
             made.contains("  make   /w/.vscode  other") && made.contains("[\"/w/.vscode\"]"),
             "{made}"
         );
-        let full = text_of("workspace-write off 0\nfull /state/layers\n", Model).unwrap();
+        let full = text_of("workspace-write off 0\nfull 1 /state/layers\n", Model).unwrap();
         assert!(full.starts_with("SANDBOX: the disk is full; "), "{full}");
-        let limit = text_of("workspace-write off 0\nlimit 20 10\n", Model).unwrap();
+        let limit = text_of("workspace-write off 0\nlimit 1 20 10\n", Model).unwrap();
         assert!(
             limit.contains("takes 20 bytes") && limit.contains("`sandbox.layer_bytes`, 10"),
             "{limit}"
         );
-        let removed = text_of("workspace-write off 0\nremoved /w/.git/commondir\n", Model).unwrap();
+        let removed = text_of(
+            "workspace-write off 0\nremoved 1 /w/.git/commondir\n",
+            Model,
+        )
+        .unwrap();
         assert!(
             removed.contains("ended and /w/.git/commondir removed"),
             "{removed}"
         );
         let deep = text_of(
-            "read-only off 2\nwrite /etc/new/deep/x\nwrite /new\n",
+            "read-only off 2\nwrite 1 /etc/new/deep/x\nwrite 1 /new\n",
             Model,
         )
         .unwrap();
@@ -247,24 +275,34 @@ mod tests {
 
     #[test]
     fn refused_names_are_listed_with_their_reason_and_addresses_without_a_way_to_ask() {
-        let record = "workspace-write allowlist 4\nname evil.example:443 the question was answered \"no\"\n\
-                      name other.example:80 nobody could be asked\naddress 1.1.1.1:53\n\
-                      failed slow.example:443 cannot connect: timed out\n";
+        let record = "workspace-write allowlist 4\nname 2 evil.example:443 the question was answered \"no\"\n\
+                      name 1 other.example:80 nobody could be asked\naddress 1 1.1.1.1:53\n\
+                      failed 1 slow.example:443 cannot connect: timed out\n";
         let expected = "SANDBOX: 4 things were refused (workspace-write, network allowlist)\n  \
-                        name   evil.example:443  the question was answered \"no\"\n  \
+                        name   evil.example:443  the question was answered \"no\" (2 times)\n  \
                         name   other.example:80  nobody could be asked\n  \
                         address 1.1.1.1:53  addresses cannot be reached directly; use a host name\n\
                         To ask for more, call again with needs={\"network\":[\"evil.example\",\"other.example:80\"]} and a \
                         justification (one sentence for the person).\n\
                         SANDBOX: network: slow.example:443 cannot connect: timed out";
         assert_eq!(text_of(record, Model).as_deref(), Some(expected));
-        let direct = text_of("read-only allowlist 1\naddress 8.8.8.8:53\n", Model).unwrap();
+        let other = "workspace-write allowlist 35\nwrite 5 /etc/x\nunreachable 1 loop.example:80 the name resolves to 127.0.0.1\n";
+        let said = text_of(other, Model).unwrap();
+        let lines: Vec<&str> = said.lines().skip(1).collect();
+        let expected = [
+            "  write  /etc/x (5 times)",
+            "  name   loop.example:80  the name resolves to 127.0.0.1",
+            "  … and 29 more",
+        ];
+        assert_eq!(lines[..3], expected);
+        assert!(lines[3].contains("needs={\"write\":[\"/etc\"]}"), "{said}");
+        let direct = text_of("read-only allowlist 1\naddress 1 8.8.8.8:53\n", Model).unwrap();
         assert!(!direct.contains("needs="), "{direct}");
     }
 
     #[test]
     fn connections_without_network_are_listed_with_how_to_ask_for_a_host() {
-        let record = "workspace-write off 2\naddress 0.0.0.0:53\naddress 1.1.1.1:443\n";
+        let record = "workspace-write off 2\naddress 1 0.0.0.0:53\naddress 1 1.1.1.1:443\n";
         let expected = "SANDBOX: 2 things were refused (workspace-write, network off)\n  \
                         name   look-up of a host name  the network is off\n  \
                         address 1.1.1.1:443  the network is off\n\
@@ -276,12 +314,12 @@ mod tests {
     #[test]
     fn person_is_told_which_settings_permit_what_was_refused() {
         let record =
-            "workspace-write allowlist 2\nwrite /etc/x\nname evil.example:443 not allowed\n";
+            "workspace-write allowlist 2\nwrite 1 /etc/x\nname 1 evil.example:443 not allowed\n";
         let said = text_of(record, Person).unwrap();
         let last = said.lines().last().unwrap();
         let expected = "To permit it, set in [sandbox] of config.toml: write = [\"/etc\"], allow = [\"evil.example\"]";
         assert_eq!(last, expected);
-        let said = text_of("read-only off 1\naddress 1.1.1.1:443\n", Person).unwrap();
+        let said = text_of("read-only off 1\naddress 1 1.1.1.1:443\n", Person).unwrap();
         assert!(
             said.ends_with("config.toml: network = \"allowlist\""),
             "{said}"
@@ -290,14 +328,14 @@ mod tests {
 
     #[test]
     fn protected_paths_are_advised_for_one_command_only() {
-        let record = "workspace-write off 2\nprotected /etc/.git/config\nmake /w/.git/hooks\n";
+        let record = "workspace-write off 2\nprotected 1 /etc/.git/config\nmake 1 /w/.git/hooks\n";
         let said = text_of(record, Person).unwrap();
         assert!(said.ends_with(ONCE_OUTSIDE), "{said}");
         assert!(!said.contains("config.toml"), "{said}");
         let said = text_of(record, Model).unwrap();
         let needs = "needs={\"write\":[\"/etc\",\"/w/.git/hooks\"]}";
         assert!(said.contains(needs) && !said.contains(DIFFERS), "{said}");
-        let tracked = "workspace-write off 1\nprotected /w/.vscode/tasks.json\n";
+        let tracked = "workspace-write off 1\nprotected 1 /w/.vscode/tasks.json\n";
         let said = text_of(tracked, Model).unwrap();
         assert!(said.ends_with(DIFFERS), "{said}");
     }

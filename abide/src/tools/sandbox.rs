@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use abide_api::arguments::{NeededPermissions, Needs, NetworkName, SandboxLess, SandboxName, Text};
+use abide_api::arguments::{
+    NeededPermissions, Needs, NetworkLess, NetworkName, SandboxLess, SandboxName, Text,
+};
 use abide_core::shorten;
 use abide_engine::Handle;
 use abide_engine::config::{NetworkMode, SandboxMode};
@@ -12,7 +14,7 @@ use abide_engine::sandbox::{
     SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment,
 };
 use abide_output::printable::one_line;
-use abide_session::sandbox::{Network, Plan, hidden_in_home};
+use abide_session::sandbox::{Network, Plan, UNWRITABLE, all_hidden, writes_already};
 
 use super::args::full_path;
 use super::{BadInput, Context};
@@ -60,7 +62,10 @@ impl SandboxArgs {
                 SandboxLess::ReadOnly => SandboxMode::ReadOnly,
                 SandboxLess::WorkspaceWrite => SandboxMode::WorkspaceWrite,
             }),
-            network: self.network.map(|NetworkName(())| NetworkMode::Off),
+            network: self.network.map(|NetworkName(network)| match network {
+                NetworkLess::Off => NetworkMode::Off,
+                NetworkLess::Allowlist => NetworkMode::Allowlist,
+            }),
         };
         let of = match context.is_person {
             true => WishOf::Person,
@@ -127,42 +132,7 @@ fn widen(
     bare_gate: GateConfig,
     context: &Context,
 ) -> Result<Vec<String>, BadInput> {
-    let hidden = hidden_in_home(&plan.home);
-    let mut wanted = Vec::new();
-    for (text, writes) in (needs.write.iter().map(|path| (path, true)))
-        .chain(needs.read.iter().map(|path| (path, false)))
-    {
-        let path = full_path(text, context);
-        let path = path.canonicalize().unwrap_or(path);
-        let touches = |other: &Path| path.starts_with(other) || other.starts_with(&path);
-        let never = hidden.iter().chain(&plan.hide).chain(&plan.own);
-        if let Some(never) = never.into_iter().find(|never| touches(never)) {
-            return Err(BadInput::about(
-                "needs",
-                format!(
-                    "names '{}', and '{}' is never shown to a sandbox.",
-                    path.display(),
-                    never.display()
-                ),
-            ));
-        }
-        // A protected name of the workspace that does not exist yet can be granted like one that does.
-        let is_new = path.starts_with(&plan.workspace.path);
-        if !path.exists() && !is_new {
-            return Err(BadInput::about(
-                "needs",
-                format!(
-                    "names '{}', which does not exist; name the folder that it would be in.",
-                    path.display()
-                ),
-            ));
-        }
-        // What is not hidden can be read without asking.
-        if writes {
-            wanted.push(format!("write {}", one_line(&path.to_string_lossy())));
-            plan.write.push(path);
-        }
-    }
+    let mut wanted = needed_paths(plan, needs, context)?;
     if needs.network.iter().any(|name| name == "on") {
         if plan.network != Network::On {
             plan.network = Network::On;
@@ -192,6 +162,56 @@ fn widen(
                 Network::Allowlist(gate_plan::add_names(&gate, &names).map_err(refused)?);
             wanted.push(format!("connect to {}", one_line(&names.join(", "))));
         }
+    }
+    Ok(wanted)
+}
+
+/// Adds the paths that a call needs to its sandbox, and returns what a person has to approve.
+fn needed_paths(
+    plan: &mut Plan,
+    needs: &NeededPermissions,
+    context: &Context,
+) -> Result<Vec<String>, BadInput> {
+    let hidden = all_hidden(plan);
+    let refused = |path: &Path, why: String| {
+        BadInput::about("needs", format!("names '{}', {why}.", path.display()))
+    };
+    let mut wanted = Vec::new();
+    for (text, writes) in (needs.write.iter().map(|path| (path, true)))
+        .chain(needs.read.iter().map(|path| (path, false)))
+    {
+        let path = full_path(text, context);
+        let path = path.canonicalize().unwrap_or(path);
+        // In a folder of the system that is granted they stay hidden.
+        let mut own = plan.own.iter().chain(&plan.hide).chain([&plan.home]);
+        let mut is_around =
+            |other: &Path| other.starts_with(&path) && own.any(|own| other.starts_with(own));
+        let never = hidden
+            .iter()
+            .find(|never| path.starts_with(never) || is_around(never));
+        if let Some(never) = never {
+            let why = format!("and '{}' is never shown to a sandbox", never.display());
+            return Err(refused(&path, why));
+        }
+        // A protected name of the workspace that does not exist yet can be granted like one that does.
+        if !path.exists() && !path.starts_with(&plan.workspace.path) {
+            let why = "which does not exist; name the folder that it would be in";
+            return Err(refused(&path, why.into()));
+        }
+        // What is not hidden can be read without asking.
+        if !writes || writes_already(plan, &path) {
+            continue;
+        }
+        let kept = UNWRITABLE.map(Path::new);
+        if let Some(kept) = kept
+            .iter()
+            .find(|kept| path.starts_with(kept) || kept.starts_with(&path))
+        {
+            let why = format!("and no sandbox can write '{}'", kept.display());
+            return Err(refused(&path, why));
+        }
+        wanted.push(format!("write {}", one_line(&path.to_string_lossy())));
+        plan.write.push(path);
     }
     Ok(wanted)
 }

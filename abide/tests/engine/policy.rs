@@ -84,7 +84,10 @@ fn denied_command_is_refused_with_the_reason() {
                 "REFUSED: destroys a disk (rule: mkfs …). Nothing was run. Instead: ask a person"
             );
             assert!(refused.is_error());
-            assert_eq!(refused.to_fields()["status"], "refused");
+            let fields = refused.to_fields();
+            assert_eq!(fields["status"], "refused");
+            assert_eq!(fields["sandboxed_by"], Value::Null);
+            assert_eq!(fields["sandbox_gaps"], json!([]));
         }
         assert!(engine.handle.published().sessions().is_empty());
         let until = json!({"command": "mkfs x"});

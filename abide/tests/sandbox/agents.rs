@@ -102,6 +102,17 @@ fn needs_are_validated_and_never_granted_without_a_question() {
             (json!({"read": ["~/.ssh"]}), "look", "never shown"),
             (json!({"read": ["~"]}), "look", "never shown"),
             (json!({"write": [state]}), "look", "never shown"),
+            (json!({"read": ["/etc/shadow"]}), "look", "never shown"),
+            (
+                json!({"write": ["/proc/sys"]}),
+                "tune",
+                "no sandbox can write",
+            ),
+            (
+                json!({"write": [".github"]}),
+                "add CI",
+                "HELD: asks for more than its sandbox permits: write ",
+            ),
             (
                 json!({"sandbox": "off"}),
                 "all",
@@ -121,6 +132,11 @@ fn needs_are_validated_and_never_granted_without_a_question() {
             assert!(result.contains(part), "135: {needs}: {result}");
             assert!(!user.exists("work/made"), "135: {needs}");
         }
+        let needs = json!({"write": [".", "sub/new"]});
+        let asked = json!({"command": "touch made", "needs": needs, "justification": "a test"});
+        let said = text(&call(user, "shell", &asked));
+        assert!(said.contains("STATUS: SUCCESS"), "135: {said}");
+        assert!(user.exists("work/made"), "135");
     });
 }
 
@@ -416,6 +432,47 @@ fn many_refusals_are_counted_and_bounded() {
         assert!(said.contains("300 things were refused"), "142: {said}");
         let line = format!("write  {}", user.path("outside/x").display());
         assert_eq!(said.matches(&line).count(), 20, "142");
+        assert!(said.contains("  … and 280 more"), "142: {said}");
+    });
+}
+
+#[test]
+fn refusals_of_all_kinds_of_changes_are_told_and_counted() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        user.outside("git init -q . && touch ../outside/{mode,owner,label}");
+        let command = "for i in 1 2 3; do echo x > ../outside/new; done; chmod 600 ../outside/mode; \
+                       chown $(id -u) ../outside/owner; mv .git old; \
+                       python3 -c 'import os; os.setxattr(\"../outside/label\", \"user.x\", b\"\")'";
+        let said = text(&call(user, "shell", &json!({"command": command})));
+        let path = |name: &str| user.path(name).display().to_string();
+        for line in [
+            "SANDBOX: 7 things were refused".to_owned(),
+            format!("  write  {} (3 times)", path("outside/new")),
+            format!("  write  {}\\n", path("outside/mode")),
+            format!("  write  {}\\n", path("outside/owner")),
+            format!("  write  {}\\n", path("outside/label")),
+            format!("  write  {}  it is protected", path("work/.git")),
+        ] {
+            assert!(said.contains(&line), "142: {line}: {said}");
+        }
+    });
+}
+
+#[test]
+fn model_can_choose_an_allowlist_where_the_network_is_on() {
+    as_each_user(|user| {
+        let asked = json!({"command": "getent hosts printer.internal", "network": "allowlist"});
+        for (network, expected) in [("on", "SANDBOX: "), ("off", "`network` asks for more")] {
+            let config =
+                format!("[sandbox]\nmode = \"workspace-write\"\nnetwork = \"{network}\"\n");
+            user.write("state/config.toml", &config);
+            let said = text(&call(user, "shell", &asked));
+            assert!(said.contains(expected), "134: {network}: {said}");
+        }
     });
 }
 

@@ -131,6 +131,14 @@ impl Outside {
         );
     }
 
+    /// Adds a line to the file of hosts of the machine.
+    pub fn add_host(&self, line: &str) {
+        let hosts = fs::OpenOptions::new()
+            .append(true)
+            .open(self.folder.path().join("hosts"));
+        writeln!(hosts.expect("a file"), "{line}").expect("it can be written");
+    }
+
     /// Lines that the servers have logged: names that were looked up with the kind of the query, and requests to the proxy.
     pub fn log(&self) -> Vec<String> {
         let text = fs::read_to_string(self.folder.path().join("queries")).expect("the log");

@@ -22,6 +22,17 @@ fn folders_and_sockets_of_abide_are_hidden() {
 }
 
 #[test]
+fn folders_of_the_usual_daemon_are_hidden_beside_another() {
+    as_each_user(|user| {
+        user.write("home/.local/state/abide/token", "secret\n");
+        user.write("home/.config/abide/config.toml", "secret\n");
+        let script = "cat ~/.local/state/abide/* ~/.config/abide/*; grep -r secret ~; echo end";
+        let text = user.works("129", &format!("{{ {script}; }} 2> /dev/null"));
+        assert_eq!(text, "end\n", "129");
+    });
+}
+
+#[test]
 fn abide_inside_cannot_reach_the_daemon_outside() {
     as_each_user(|user| {
         let program = user.path("abide-program");

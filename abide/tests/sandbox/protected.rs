@@ -150,7 +150,7 @@ fn submodules_and_nested_repositories_are_protected() {
         repository(user);
         user.write("work/.git/modules/sub/config", "[core]\n");
         user.write("work/.git/modules/sub/hooks/sample", "");
-        user.outside("mkdir -p nested && git init -q nested/repo");
+        user.outside("mkdir -p nested && git init -q nested/repo && mkdir nested/repo/.vscode && ln -s x nested/repo/.claude");
         user.refused(
             "39",
             &[
@@ -160,12 +160,16 @@ fn submodules_and_nested_repositories_are_protected() {
                 "echo x > nested/repo/.git/hooks/pre-commit",
                 "mv nested/repo/.git nested/repo/old",
                 "mv nested other",
+                "echo x > nested/repo/.vscode/settings.json",
+                "mkdir nested/repo/.cursor",
+                "rm nested/repo/.claude",
+                "mkdir new && mv new nested/repo/.idea || { rmdir new; false; }",
             ],
             &["Read-only file system", "busy"],
         );
         user.works(
             "39",
-            "echo x > .git/modules/sub/FETCH_HEAD && echo x > nested/repo/file",
+            "echo x > .git/modules/sub/FETCH_HEAD && echo x > nested/repo/file && mkdir nested/.vscode",
         );
     });
 }
@@ -415,6 +419,7 @@ fn git_directories_of_deep_submodules_and_other_worktrees_are_protected() {
                 "echo /tmp > .git/worktrees/other/commondir",
                 "echo /tmp > .git/worktrees/other/gitdir",
                 "mv .git/worktrees/other .git/worktrees/old",
+                "echo x > .git/worktrees/other/config.worktree",
             ],
             &["Read-only file system", "busy"],
         );
@@ -559,5 +564,33 @@ fn files_that_git_is_configured_to_obey_are_protected() {
             &["Read-only file system", "busy"],
         );
         user.works("40", "echo x > scripts/other");
+    });
+}
+
+#[test]
+fn files_that_git_is_configured_to_obey_cannot_be_made() {
+    as_each_user(|user| {
+        repository(user);
+        user.outside(
+            "git config core.hooksPath .githooks && git config include.path ../inc/shared.config && \
+             git config alias.x '!tools/x.sh' && git config core.sshCommand './ssh -v' && \
+             git config diff.external ./differ && git config core.attributesFile attrs && mkdir tools",
+        );
+        user.refused(
+            "40",
+            &[
+                "mkdir .githooks",
+                "mkdir -p new && touch new/pre-commit && mv new .githooks || { rm -r new; false; }",
+                "ln -s /tmp .githooks",
+                "mkdir inc; echo x > inc/shared.config || { rmdir inc; false; }",
+                "echo x > tools/x.sh",
+                "touch new; mv new ssh || { rm new; false; }",
+                "echo x > differ",
+                "echo x > attrs",
+            ],
+            &["Read-only file system"],
+        );
+        user.works("40", "touch tools/y.sh && git commit -q --allow-empty -m 2");
+        assert_eq!(user.outside("git status --short"), "?? tools/\n");
     });
 }

@@ -26,6 +26,8 @@ fn secrets_of_the_home_folder_look_empty_by_every_path() {
             ".config/containers/auth.json",
             ".pulumi/credentials.json",
             ".codex/history.jsonl",
+            ".aliyun/config.json",
+            ".config/openstack/clouds.yaml",
         ] {
             user.write(&format!("home/{name}"), SECRET);
         }
@@ -39,7 +41,8 @@ fn secrets_of_the_home_folder_look_empty_by_every_path() {
             "cat ~/.ssh/id_ed25519 ~/.aws/credentials ~/.aws//credentials ~/./.aws/credentials \
              $HOME/../home/.aws/credentials link/credentials ~/.netrc ~/.git-credentials ~/.npmrc ~/.bash_history \
              /proc/self/root$HOME/.aws/credentials ~/.claude/.credentials.json ~/.docker/config.json ~/keys/other \
-             ~/.pulumi/* ~/.codex/history.jsonl ~/.pgpass ~/.cache/huggingface/token ~/.config/containers/auth.json; \
+             ~/.pulumi/* ~/.codex/history.jsonl ~/.pgpass ~/.cache/huggingface/token ~/.config/containers/auth.json \
+             ~/.aliyun/config.json ~/.config/openstack/*; \
              find ~ -name 'id_*'; grep -r horse $ROOT; tar c ~ | grep -a horse; ls -A ~/.aws ~/.gnupg",
         );
         assert!(!text.text.contains("horse"), "51, 52, 53: {text:?}");
@@ -128,6 +131,8 @@ fn secrets_of_the_environment_are_not_inherited() {
             .env("GH_PAT", SECRET)
             .env("SLACK_WEBHOOK_URL", SECRET)
             .env("DATABASE_URL", format!("postgres://me:{SECRET}@host/db"))
+            .env("HTTP_PROXY", format!("http://me:{SECRET}@host:1"))
+            .env("HARMLESS", format!("ghp_{}", "a1B2".repeat(9)))
             .args(["run", "--sandbox", "workspace-write", "--", "env"])
             .output()
             .expect("abide runs");
@@ -137,7 +142,7 @@ fn secrets_of_the_environment_are_not_inherited() {
             "{text}"
         );
         assert!(text.contains("PLAIN_URL=https://me@host/a:b@c"), "{text}");
-        for gone in [SECRET, "SSH_AUTH_SOCK", "LD_PRELOAD", "ABIDE_DIR"] {
+        for gone in [SECRET, "ghp_", "SSH_AUTH_SOCK", "LD_PRELOAD", "ABIDE_DIR"] {
             assert!(!text.contains(gone), "56: {gone}: {text}");
         }
     });

@@ -13,8 +13,8 @@ pub use tools::{
 };
 pub use value::{
     AnySeconds, AnyText, ConditionFields, Env, FilledText, FromArgument, IdleSeconds,
-    NeededPermissions, Needs, NetworkName, PositiveSeconds, SandboxLess, SandboxName, ShellSeconds,
-    Text, TextOrNumber, WholeNumber, Words, shown_text, whole,
+    NeededPermissions, Needs, NetworkLess, NetworkName, PositiveSeconds, SandboxLess, SandboxName,
+    ShellSeconds, Text, TextOrNumber, WholeNumber, Words, shown_text, whole,
 };
 
 use serde_json::{Map, Value};

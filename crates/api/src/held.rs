@@ -4,8 +4,8 @@ use abide_core::{QuestionId, SessionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Id;
 use crate::words::words;
+use crate::{Id, SandboxedBy};
 
 /// Fields of the result of a command that was not started.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -20,6 +20,10 @@ pub struct NotStartedResult {
     /// Name of the rule that decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
+    /// `null`: nothing was run.
+    pub sandboxed_by: Option<SandboxedBy>,
+    /// Promises that the sandbox does not keep.
+    pub sandbox_gaps: Vec<&'static str>,
 }
 
 words! {

@@ -248,8 +248,11 @@ fn widen(known: &mut Value, other: &Value) {
         kind => vec![kind.clone()],
     };
     let mut all = kinds(known);
-    all.extend(kinds(other));
-    all.dedup();
+    for kind in kinds(other) {
+        if !all.contains(&kind) {
+            all.push(kind);
+        }
+    }
     if let [_, _, ..] = all.as_slice() {
         known["type"] = Value::Array(all);
     }
@@ -262,13 +265,16 @@ mod tests {
         LiveActivity, ReadTimerResult, Session, ShellResult, StartsCommand, TerminalSessionResult,
     };
 
-    /// True if every `type` below is a word, or a list of words.
+    /// True if every `type` below is a word, or a list of different words.
     fn has_plain_types(schema: &Value) -> bool {
         match schema {
             Value::Object(fields) => {
                 let listed = fields.get("type").and_then(Value::as_array);
-                listed.is_none_or(|kinds| kinds.iter().all(Value::is_string))
-                    && fields.values().all(has_plain_types)
+                let is_plain = |kinds: &Vec<Value>| {
+                    let different = |(at, kind): (usize, &Value)| !kinds[..at].contains(kind);
+                    kinds.iter().all(Value::is_string) && kinds.iter().enumerate().all(different)
+                };
+                listed.is_none_or(is_plain) && fields.values().all(has_plain_types)
             }
             Value::Array(all) => all.iter().all(has_plain_types),
             _ => true,

@@ -27,6 +27,6 @@ pub enum ConnectionAnswer {
     Yes,
     /// A person said no, with these words.
     No(Option<Arc<str>>),
-    /// No person can be reached now.
+    /// No person can be reached now. The question stays open for a moment, for one who looks.
     Nobody,
 }

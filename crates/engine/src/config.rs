@@ -41,6 +41,11 @@ impl Paths {
                 .map_err(|e| ConfigError::Read("ABIDE_DIR".into(), e.to_string()))?;
             return Ok(Self::under(&dir));
         }
+        Self::of_user()
+    }
+
+    /// Paths of this user's own installation, without `ABIDE_DIR`.
+    pub fn of_user() -> Result<Self, ConfigError> {
         let xdg = etcetera::base_strategy::Xdg::new().map_err(|_| ConfigError::NoHome)?;
         let state = xdg
             .state_dir()

@@ -46,7 +46,7 @@ pub(crate) fn audit(handle: &Handle, view: &SessionView) {
         agent: view.state.agent.0.to_string(),
         command: mask.apply(view.state.command.to_string()),
         commands: (entries.iter())
-            .map(|(kind, text)| mask.apply(one_line(&format!("{} {text}", kind.as_str()))))
+            .map(|entry| mask.apply(one_line(&format!("{} {}", entry.kind.as_str(), entry.text))))
             .collect(),
         why: Some(format!("refused by {mode}, network {network}: {count}")),
         ..AuditLine::default()

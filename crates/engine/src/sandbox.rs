@@ -203,15 +203,16 @@ impl SandboxSubject<'_> {
         paths.filter(|path| !is_around(path)).collect()
     }
 
-    /// Folders of abide itself.
+    /// Folders of abide itself: of this daemon, and of the user's own installation, where another daemon may run.
     fn own_folders(&self) -> Vec<PathBuf> {
-        let paths = self.paths;
-        let config = paths.config.parent().unwrap_or(&paths.config);
-        let mut all = vec![
-            paths.state.clone(),
-            paths.runtime.clone(),
-            config.to_owned(),
-        ];
+        let of_user = Paths::of_user().ok();
+        let installations = of_user.iter().chain([self.paths]);
+        let mut all: Vec<PathBuf> = installations
+            .flat_map(|paths| {
+                let config = paths.config.parent().unwrap_or(&paths.config);
+                [&*paths.state, &*paths.runtime, config].map(Path::to_owned)
+            })
+            .collect();
         all.sort();
         all.dedup_by(|inner, outer| inner.starts_with(outer));
         all
@@ -413,18 +414,25 @@ pub fn confine_environment(sandbox: &SandboxChoice, env: &mut Vec<(OsString, OsS
             return false;
         };
         let is_proxy = gate_plan::is_proxy_variable(name);
+        // Without it nothing would be reached where the machine needs one.
+        let is_kept = is_proxy && plan.network == Network::On;
         let is_removed = LEADING_OUT.contains(&name)
             || name.starts_with("LD_")
             || name.starts_with("ABIDE_")
             || is_behind_gate && is_proxy
             || abide_output::mask::is_secret_name(name)
-            || !is_proxy && has_password(&value.to_string_lossy());
+            || !is_kept && holds_secret(&value.to_string_lossy());
         !is_removed
     });
     env.push(("ABIDE_SANDBOX".into(), "1".into()));
     env.push(("TMPDIR".into(), "/tmp".into()));
     // A layered folder is another file system than a workspace in it.
     env.push(("GIT_DISCOVERY_ACROSS_FILESYSTEM".into(), "1".into()));
+}
+
+/// True for a text with a token of a known format, or a URL that has a user and a password.
+fn holds_secret(text: &str) -> bool {
+    has_password(text) || abide_output::mask::has_token(text)
 }
 
 /// True for a text with a URL that has a user and a password.

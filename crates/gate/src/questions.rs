@@ -16,6 +16,9 @@ use crate::clock;
 /// Time that a connection waits for an answer while a daemon is connected. Without a daemon it waits on.
 pub const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 
+/// The same while no person can be reached: one may look at the questions.
+pub const NOBODY_DEADLINE: Duration = Duration::from_secs(10);
+
 /// Questions that are open at the same time.
 pub const MAX_QUESTIONS: usize = 16;
 
@@ -39,7 +42,7 @@ pub enum Answer {
     Yes,
     /// The connections are refused.
     No,
-    /// No person can be asked now. The next connection asks again.
+    /// No person can be reached now. The question stays open for [`NOBODY_DEADLINE`]; the next connection asks again.
     Nobody,
 }
 
@@ -121,9 +124,15 @@ impl Questions {
         let mut daemons = self.daemons.subscribe();
         loop {
             let connected = *daemons.borrow_and_update() > 0;
+            let is_unseen = (waiting.answer.borrow_and_update().as_ref())
+                .is_some_and(|given| given.answer == Answer::Nobody);
+            let (limit, unanswered) = match is_unseen {
+                true => (NOBODY_DEADLINE, NoPermission::NobodyToAsk),
+                false => (ANSWER_DEADLINE, NoPermission::NotAnswered),
+            };
             let deadline = async {
                 match connected {
-                    true => clock::pause(ANSWER_DEADLINE).await,
+                    true => clock::pause(limit).await,
                     false => std::future::pending().await,
                 }
             };
@@ -132,22 +141,30 @@ impl Questions {
                 _ = waiting.answer.changed() => {}
                 // The deadline starts again with each daemon that can show the question.
                 _ = daemons.changed() => continue,
-                () = deadline => return Err(NoPermission::NotAnswered),
+                () = deadline => return Err(unanswered),
             }
-            let answer = waiting.answer.borrow_and_update().clone();
-            return permission(answer.unwrap_or(Answer::No.into()));
+            let given = waiting.answer.borrow().clone();
+            match given.unwrap_or(Answer::No.into()) {
+                given if given.answer == Answer::Nobody => {}
+                given => return permission(given),
+            }
         }
     }
 
     /// Brings an answer. False if there is no such question (any more).
     pub fn answer(&self, id: u64, given: Given) -> bool {
         let mut state = self.lock();
+        if given.answer == Answer::Nobody {
+            let question = state.open.get(&id);
+            return question.is_some_and(|question| {
+                question.answer.send_replace(Some(given));
+                true
+            });
+        }
         let Some(question) = state.open.remove(&id) else {
             return false;
         };
-        if given.answer != Answer::Nobody {
-            state.remembered.insert(question.target, given.clone());
-        }
+        state.remembered.insert(question.target, given.clone());
         drop(state);
         question.answer.send_replace(Some(given));
         self.changed.send_replace(());
@@ -330,23 +347,43 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn g125_yes_holds_for_this_session_and_nobody_for_the_connections_that_wait() {
-        for (answer, asks_again) in [(Answer::Yes, false), (Answer::Nobody, true)] {
-            let questions = Arc::new(Questions::default());
-            let held = hold(&questions, "new.example");
-            settle().await;
-            questions.answer(questions.open()[0].id, answer.into());
-            assert_eq!(held.await.expect("no panic").is_ok(), answer == Answer::Yes);
-            let again = hold(&questions, "new.example");
-            settle().await;
-            assert_eq!(questions.open().len(), usize::from(asks_again));
-            assert_eq!(again.is_finished(), !asks_again);
-        }
+    async fn g125_yes_holds_for_this_session() {
+        let questions = Arc::new(Questions::default());
+        let held = hold(&questions, "new.example");
+        settle().await;
+        questions.answer(questions.open()[0].id, Answer::Yes.into());
+        assert_eq!(held.await.expect("no panic"), Ok(()));
+        let again = hold(&questions, "new.example");
+        settle().await;
+        assert!(questions.open().is_empty() && again.is_finished());
         let other = Questions::default();
         assert!(
             other.lock().remembered.is_empty(),
             "no other session profits"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_waits_a_moment_for_a_person_who_cannot_be_reached() {
+        let questions = Arc::new(Questions::default());
+        let _daemon = questions.daemon_connected();
+        let held = hold(&questions, "new.example");
+        settle().await;
+        questions.answer(questions.open()[0].id, Answer::Nobody.into());
+        clock::pause(NOBODY_DEADLINE / 2).await;
+        assert_eq!(questions.open().len(), 1, "it can still be answered");
+        let nobody = Err(NoPermission::NobodyToAsk);
+        assert_eq!(held.await.expect("no panic"), nobody);
+        assert!(questions.open().is_empty());
+
+        let held = hold(&questions, "new.example");
+        settle().await;
+        let id = questions.open()[0].id;
+        for answer in [Answer::Nobody, Answer::Yes] {
+            assert!(questions.answer(id, answer.into()), "asks again");
+            settle().await;
+        }
+        assert_eq!(held.await.expect("no panic"), Ok(()));
     }
 
     #[tokio::test]

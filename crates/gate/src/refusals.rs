@@ -18,6 +18,8 @@ const MAX_REASON: usize = 300;
 pub enum Outcome {
     /// The gate did not let it through.
     Refused,
+    /// The same, and no permission would help.
+    Unreachable,
     /// Allowed, but the look-up or the connection outside failed.
     Failed,
 }
@@ -92,19 +94,20 @@ impl Refusals {
         let Listed { entries, left_out } = self.listed();
         let refused = entries
             .iter()
-            .filter(|entry| entry.outcome == Outcome::Refused);
+            .filter(|entry| entry.outcome != Outcome::Failed);
         let count: u64 = refused.map(|entry| entry.count).sum();
         let mut text = format!("{}\n", count + left_out).into_bytes();
         for entry in entries.iter().take(MAX_RECORDED) {
             let kind = match entry.outcome {
                 Outcome::Refused => RefusalKind::Name,
+                Outcome::Unreachable => RefusalKind::Unreachable,
                 Outcome::Failed => RefusalKind::Failed,
             };
             let port = entry
                 .port
                 .map_or_else(String::new, |port| format!(":{port}"));
             let what = format!("{}{port} {}", entry.name, in_one_line(&entry.reason));
-            kind.append(what.as_bytes(), &mut text);
+            kind.append(entry.count, what.as_bytes(), &mut text);
         }
         text
     }
@@ -145,8 +148,8 @@ mod tests {
         let text = String::from_utf8(refusals.for_keeper()).unwrap();
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("303"), "{text}");
-        assert_eq!(lines.next(), Some("name evil.example:443 not allowed"));
-        assert_eq!(lines.next(), Some("name n0.example not allowed"));
+        assert_eq!(lines.next(), Some("name 3 evil.example:443 not allowed"));
+        assert_eq!(lines.next(), Some("name 1 n0.example not allowed"));
         assert_eq!(lines.count(), MAX_RECORDED - 2);
     }
 
@@ -159,7 +162,7 @@ mod tests {
             Some(80),
             "cannot connect: timed\nout",
         );
-        let expected = b"0\nfailed late.example:80 cannot connect: timed out\n";
+        let expected = b"0\nfailed 1 late.example:80 cannot connect: timed out\n";
         assert_eq!(refusals.for_keeper(), expected);
     }
 }

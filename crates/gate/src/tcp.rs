@@ -178,7 +178,12 @@ impl Gate {
                 | DialError::Proxy(_)
                 | DialError::Proxies(_),
             ) => Outcome::Failed,
-            _ => Outcome::Refused,
+            Refused::NotAllowed | Refused::NoPermission(_) => Outcome::Refused,
+            Refused::OtherServerName(_)
+            | Refused::NoServerName
+            | Refused::EncryptedClientHello
+            | Refused::NotTls
+            | Refused::Dial(DialError::Forbidden(..)) => Outcome::Unreachable,
         };
         let reason = refused.to_string();
         self.refusals

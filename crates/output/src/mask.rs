@@ -149,6 +149,11 @@ fn hidden(text: &str, part: Range<usize>, secrets: Vec<(Range<usize>, &str)>) ->
     hidden
 }
 
+/// Returns whether a text has a token of a known format.
+pub fn has_token(text: &str) -> bool {
+    !Mask::default().secrets_in(text).is_empty()
+}
+
 /// Returns whether a variable of this name holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();

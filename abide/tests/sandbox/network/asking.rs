@@ -80,6 +80,7 @@ fn this_agent_and_always_here_allow_the_name_in_later_sessions() {
         }
         drop(person);
         user.stop();
+        let mut person = Person::watch(user);
         let kept = user.read("state/policy.toml");
         assert!(
             kept.contains("host = \"two.test:80\"") && !kept.contains("one.test"),
@@ -90,27 +91,63 @@ fn this_agent_and_always_here_allow_the_name_in_later_sessions() {
             listed.contains("allow connections to two.test:80 in "),
             "{listed}"
         );
-        let result = as_agent(user, "say(web('two.test'), attempt(web, 'one.test'))");
+        let program = "say(web('two.test'), attempt(web, 'one.test'))";
+        let result = asked(user, program, || person.refuse());
         assert_eq!(said(&result).0, ["outside / two.test reset"], "{result}");
         let removed = user.abide(&["policy", "remove", "always-1"]);
         assert_eq!(removed.code, 0, "{removed:?}");
-        let result = as_agent(user, "say(attempt(web, 'two.test'))");
+        let program = "say(attempt(web, 'two.test'))";
+        let result = asked(user, program, || person.refuse());
         assert_eq!(said(&result).0, ["reset"], "{result}");
     });
 }
 
 #[test]
-fn nobody_there_refuses_at_once_and_tells() {
+fn question_is_put_though_nobody_follows() {
     with_outside(|user, outside| {
         configure(user, &["allowed.test"], "");
-        let result = as_agent(user, "say(attempt(web, 'new.test'))");
-        let (lines, rest) = said(&result);
-        assert_eq!(lines, ["reset"]);
-        assert!(
-            rest.contains("name   new.test:80  nobody could be asked"),
-            "{rest}"
-        );
-        assert!(outside.log().is_empty());
+        let result = asked(user, "say(web('new.test'))", || {
+            let open = || {
+                let listed = user.abide(&["answer", "--json"]).text;
+                let listed: Value = serde_json::from_str(&listed).ok()?;
+                let id = listed["questions"][0]["question_id"].as_str()?;
+                Some(id.to_owned())
+            };
+            let id = std::iter::repeat_with(open).flatten().next();
+            let id = id.expect("a question");
+            assert!(outside.log().is_empty());
+            let answered = user.abide(&["answer", &id, "once"]);
+            assert_eq!(answered.code, 0, "{answered:?}");
+        });
+        assert_eq!(said(&result).0, ["outside / new.test"], "{result}");
+    });
+}
+
+#[test]
+fn names_of_the_file_of_hosts_are_resolved_outside() {
+    with_outside(|user, outside| {
+        for name in ["gone.known.test", "gone.asked.test"] {
+            outside.add_host(&format!("93.184.216.34 {name}"));
+        }
+        outside.add_host("127.0.0.1 own.dev.test");
+        configure(user, &["gone.known.test"], "");
+        let mut person = Person::watch(user);
+        let program = "import socket\n\
+                       say(web('gone.known.test'))\n\
+                       say(web('gone.asked.test'))\n\
+                       say([socket.gethostbyname(name) for name in ['localhost', 'own.dev.test', socket.gethostname()]])";
+        let result = asked(user, program, || {
+            let question = person.next();
+            let text = question["text"].as_str().expect("text");
+            assert!(text.contains("gone.asked.test (port 80)"), "{text}");
+            person.answer(&question, &["once"]);
+        });
+        let expected = [
+            "outside / gone.known.test",
+            "outside / gone.asked.test",
+            "['127.0.0.1', '127.0.0.1', '127.0.0.1']",
+        ];
+        assert_eq!(said(&result).0, expected, "{result}");
     });
 }
 

@@ -85,6 +85,15 @@ pub fn said(result: &Value) -> (Vec<String>, String) {
     (out.lines().map(str::to_owned).collect(), rest.to_owned())
 }
 
+/// Runs a program while a person says no to so many connections.
+fn refusing<T>(user: &User, connections: usize, run: impl FnOnce() -> T) -> T {
+    let mut person = Person::watch(user);
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..connections).for_each(|_| person.refuse()));
+        run()
+    })
+}
+
 /// A person who follows the questions.
 struct Person<'a> {
     user: &'a User,
@@ -117,6 +126,17 @@ impl<'a> Person<'a> {
     fn next(&mut self) -> Value {
         let line = self.lines.next().expect("a line").expect("text");
         serde_json::from_str(&line).expect("JSON")
+    }
+
+    /// Answers the next question about a connection with no.
+    fn refuse(&mut self) {
+        let question = loop {
+            let line = self.next();
+            if line["about"] == "connection" {
+                break line;
+            }
+        };
+        self.answer(&question, &["no"]);
     }
 
     fn answer(&self, question: &Value, words: &[&str]) {

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use super::{as_agent, configure, python, run, said};
+use super::{as_agent, configure, python, refusing, run, said};
 use crate::agents::{call, text};
 use crate::harness::as_each_user;
 use crate::outside::with_outside;
@@ -128,6 +128,7 @@ fn names_with_addresses_of_the_machine_or_its_network_are_refused() {
             rest.contains("name   own.test:80  the name resolves to 93.184.216.1"),
             "110: {rest}"
         );
+        assert!(!rest.contains("needs="), "no permission helps: {rest}");
         assert_eq!(
             python(user, "say(web('allowed.test'))"),
             ["outside / allowed.test"]
@@ -155,14 +156,12 @@ fn name_is_looked_up_once_for_a_connection_and_the_checked_address_is_dialled() 
 fn programs_reach_exactly_the_names_that_are_allowed() {
     with_outside(|user, outside| {
         configure(user, &["allowed.test", "*.below.test"], "");
-        let lines = python(
-            user,
-            r#"
+        let program = r#"
 for name in ["allowed.test", "ALLOWED.test", "allowed.test.", "a.below.test", "a.b.below.test"]: say(attempt(web, name).split(" ")[0])
 for name in ["allowed.test.evil.test", "evilallowed.test", "below.test", "xn--allwed-4ua.test"]: say(attempt(web, name))
 for name in ["printer", "db.internal", "a.onion"]: say(attempt(web, name))
-"#,
-        );
+"#;
+        let lines = refusing(user, 4, || python(user, program));
         let mut expected = vec!["outside"; 5];
         expected.extend(["reset"; 4]);
         expected.extend(["no such name"; 3]);
@@ -227,16 +226,14 @@ fn allowed_name_that_does_not_exist_is_a_name_error_and_told() {
 fn other_resolvers_cannot_be_asked() {
     with_outside(|user, _| {
         configure(user, &["allowed.test"], "");
-        let lines = python(
-            user,
-            r#"
+        let program = r#"
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 say(attempt(lambda: udp.sendto(b"x", ("93.184.216.53", 53))))
 say(attempt(connect, "93.184.216.53", 53))
 say(attempt(tls, "resolver.test", "resolver.test"))
 say(attempt(tls, "allowed.test", "allowed.test"))
-"#,
-        );
+"#;
+        let lines = refusing(user, 1, || python(user, program));
         let expected = [
             "ENETUNREACH",
             "ENETUNREACH",
@@ -276,10 +273,8 @@ say(attempt(tls, "allowed.test", "allowed.test", "fronted.test"))
 fn redirect_leads_to_a_name_that_is_judged_too() {
     with_outside(|user, _| {
         configure(user, &["allowed.test", "other.test"], "");
-        let ran = run(
-            user,
-            "curl -sL http://allowed.test/to/other.test; curl -sL -m 20 http://allowed.test/to/evil.test; echo $?",
-        );
+        let script = "curl -sL http://allowed.test/to/other.test; curl -sL -m 20 http://allowed.test/to/evil.test; echo $?";
+        let ran = refusing(user, 1, || run(user, script));
         assert!(
             ran.text.starts_with("outside / other.test\n"),
             "118: {ran:?}"
@@ -429,16 +424,16 @@ fn running_terminal_is_told_of_refused_names() {
     with_outside(|user, _| {
         configure(user, &["allowed.test"], "");
         let start =
-            json!({"action": "start", "command": "curl -s http://evil.test; exec bash --norc"});
+            json!({"action": "start", "command": "curl -s http://evil.internal; exec bash --norc"});
         let started = call(user, "terminal_session", &start);
         let session = started["result"]["session_id"].as_str().expect("an id");
         user.outside(
-            "while ! grep -q evil.test $ROOT/state/sessions/*/refused; do sleep 0.05; done",
+            "while ! grep -q evil.internal $ROOT/state/sessions/*/refused; do sleep 0.05; done",
         );
         let read = json!({"action": "read_output", "session_id": session, "since": "0"});
         let told = [started.clone(), call(user, "terminal_session", &read)].map(|said| text(&said));
         assert_eq!(
-            told.concat().matches("name   evil.test:80").count(),
+            told.concat().matches("name   evil.internal").count(),
             1,
             "{told:?}"
         );

@@ -72,7 +72,7 @@ values! {
     /// Sandbox with less than the agent has.
     SandboxName(SandboxLess) = {"type": "string", "enum": ["read-only", "workspace-write"]};
     /// Network with less than the agent has.
-    NetworkName(()) = {"type": "string", "enum": ["off"]};
+    NetworkName(NetworkLess) = {"type": "string", "enum": ["off", "allowlist"]};
     /// Permissions that a person is asked for.
     Needs(NeededPermissions) = {"type": "object"};
     /// A condition, read by the daemon. The schema has the fields of every kind.
@@ -101,6 +101,13 @@ values! {
 pub enum SandboxLess {
     ReadOnly,
     WorkspaceWrite,
+}
+
+/// Network that a call asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkLess {
+    Off,
+    Allowlist,
 }
 
 /// Permissions beyond the sandbox that a call asks for.
@@ -137,15 +144,16 @@ impl FromArgument for SandboxName {
 impl FromArgument for NetworkName {
     fn read(field: &str, value: Value) -> Result<Self, BadInput> {
         match value.as_str() {
-            Some("off") => Ok(NetworkName(())),
+            Some("off") => Ok(NetworkName(NetworkLess::Off)),
+            Some("allowlist") => Ok(NetworkName(NetworkLess::Allowlist)),
             Some(_) => Err(BadInput::about(
                 field,
                 format!(
-                    "must be \"off\"; got {}. To ask a person for more, send `needs` and `justification`.",
+                    "must be \"off\" or \"allowlist\"; got {}. To ask a person for more, send `needs` and `justification`.",
                     shown(&value)
                 ),
             )),
-            None => Err(wrong(field, "\"off\"", &value)),
+            None => Err(wrong(field, "\"off\" or \"allowlist\"", &value)),
         }
     }
 

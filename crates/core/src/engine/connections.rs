@@ -15,7 +15,7 @@ use crate::question::{Answer, Closing, Question, Subject};
 use crate::record::Record;
 
 impl Engine {
-    /// Opens a question about connections that wait, if a person can be reached.
+    /// Opens a question about connections that wait. Without a person who can be reached now, the gate waits less long.
     pub(super) fn connection_held(
         &mut self,
         step: &mut Step<'_>,
@@ -24,20 +24,18 @@ impl Engine {
     ) {
         let here = self.sessions.get(&session).map_or(0, |entry| entry.here);
         let is_known = self.connection_question(session, connection.number);
-        if is_known.is_some() {
+        if is_known.is_some() || !self.sessions.contains_key(&session) {
             return;
         }
         let shown = self.first_connection_question(session);
         // A client that asks by returning its call does not wait while its person reads the first question.
         let reaches_a_person = self.watchers > 0 || here > 0 || shown.is_some();
-        if !self.sessions.contains_key(&session) || !reaches_a_person {
-            let (number, answer) = (connection.number, ConnectionAnswer::Nobody);
+        if !reaches_a_person {
             step.push(Effect::AnswerConnection {
                 session,
-                number,
-                answer,
+                number: connection.number,
+                answer: ConnectionAnswer::Nobody,
             });
-            return;
         }
         let state = Question {
             subject: Subject::Connection {

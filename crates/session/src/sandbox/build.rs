@@ -291,6 +291,7 @@ fn assemble(plan: &Plan, trees: Trees, found: &Found) -> Result<(Vec<PathBuf>, b
     }
     if let Network::Allowlist(_) = plan.network {
         use_resolver(&covers)?;
+        covers.leave_loopback()?;
     }
     covers.remove()?;
     Ok((writable, protected.is_incomplete))
@@ -438,7 +439,7 @@ fn open_itself(path: &Path, step: impl Fn() -> String) -> Result<OwnedFd, Fault>
 /// Protects the git directory outside the workspace that its commits are written to. Of one that a worktree shares with
 /// others, only the worktree's own part stays writable.
 fn protect_worktree(worktree: &git::Worktree) -> Result<(), Fault> {
-    let mut protected = git::protected_of_git(&worktree.common);
+    let mut protected = git::protected_of_git(&worktree.common).paths;
     if worktree.own != worktree.common {
         let all = worktree.common.join("worktrees");
         let step = || format!("protect '{}'", all.display());
@@ -467,6 +468,16 @@ fn hidden(plan: &Plan, table: &MountTable) -> Vec<PathBuf> {
     let keys = plan.home.join(paths::SSH);
     let others = table.other_paths(all.iter().chain([&keys]), plan);
     all.extend(others);
+    all
+}
+
+/// Paths that a sandbox of this plan hides, with what symbolic links in their place lead to.
+pub fn all_hidden(plan: &Plan) -> Vec<PathBuf> {
+    let mut all = hidden(plan, &MountTable::read());
+    all.push(plan.home.join(paths::SSH));
+    let targets = all.iter().filter_map(|path| path.canonicalize().ok());
+    let targets: Vec<PathBuf> = targets.collect();
+    all.extend(targets);
     all
 }
 

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -18,15 +19,17 @@ use super::mounts;
 const PLACE: &str = "covers";
 /// Attempts to hide a path that another program replaces meanwhile.
 const ATTEMPTS: u32 = 10;
+const HOSTS: &str = "/etc/hosts";
 const RESOLVER: &[u8] = b"nameserver 127.0.0.1\n";
 
-/// An empty file, an empty folder and a `resolv.conf` that names the network gate, all read-only.
+/// An empty file, an empty folder, a `resolv.conf` that names the network gate and an `/etc/hosts` beside it, all read-only.
 pub struct Covers {
     /// The sandbox's own `/dev`, which a plan may hide or replace.
     dev: OwnedFd,
     file: OwnedFd,
     folder: OwnedFd,
     resolver: OwnedFd,
+    hosts: OwnedFd,
 }
 
 impl Covers {
@@ -44,6 +47,7 @@ impl Covers {
             file: part("file").named(step)?,
             folder: part("folder").named(step)?,
             resolver: part("resolver").named(step)?,
+            hosts: part("hosts").named(step)?,
         })
     }
 
@@ -73,8 +77,15 @@ impl Covers {
 
     /// Replaces a file by the `resolv.conf` that names the network gate.
     pub fn name_gate(&self, path: &Path) -> Result<(), Fault> {
-        let step = || format!("replace '{}'", path.display());
-        attach(mounts::clone_tree(&self.resolver).named(step)?, path)
+        replace(path, &self.resolver)
+    }
+
+    /// Replaces `/etc/hosts` by its entries for the loopback: the gate resolves all other names.
+    pub fn leave_loopback(&self) -> Result<(), Fault> {
+        match Path::new(HOSTS).exists() {
+            true => replace(Path::new(HOSTS), &self.hosts),
+            false => Ok(()),
+        }
     }
 
     /// Unmounts the file system. What was hidden or replaced stays so.
@@ -87,12 +98,51 @@ impl Covers {
     }
 }
 
+fn replace(path: &Path, by: &OwnedFd) -> Result<(), Fault> {
+    let step = || format!("replace '{}'", path.display());
+    attach(mounts::clone_tree(by).named(step)?, path)
+}
+
+/// Entries of a file of hosts for the loopback, which a sandbox has too; with `localhost` and the name of the machine.
+fn loopback_entries(hosts: &str, own: &str) -> String {
+    let is_loopback = |line: &&str| {
+        let address = line.split_whitespace().next();
+        let address = address.and_then(|address| address.parse().ok());
+        address.is_some_and(|address: IpAddr| address.is_loopback())
+    };
+    let mut kept: Vec<String> = hosts
+        .lines()
+        .filter(is_loopback)
+        .map(str::to_owned)
+        .collect();
+    for name in ["localhost", own] {
+        if !kept
+            .iter()
+            .any(|line| line.split_whitespace().any(|word| word == name))
+        {
+            kept.push(format!("127.0.0.1 {name}"));
+        }
+    }
+    kept.join("\n") + "\n"
+}
+
 /// Makes the file system. Clones of its parts are read-only, because it is.
 fn make_root() -> io::Result<OwnedFd> {
-    let options: [(&str, &[u8]); 2] = [("mode", b"0755"), ("size", b"64k")];
+    let options: [(&str, &[u8]); 2] = [("mode", b"0755"), ("size", b"64m")];
     let root = mounts::create("tmpfs", &options, mounts::harmless())?;
+    let text = |path| {
+        fs::read(path).map_or_else(
+            |_| String::new(),
+            |text| String::from_utf8_lossy(&text).into_owned(),
+        )
+    };
+    let hosts = loopback_entries(&text(HOSTS), text("/proc/sys/kernel/hostname").trim());
     rustix::fs::mkdirat(&root, "folder", Mode::from_raw_mode(0o555))?;
-    for (name, text) in [("file", &b""[..]), ("resolver", RESOLVER)] {
+    for (name, text) in [
+        ("file", &b""[..]),
+        ("resolver", RESOLVER),
+        ("hosts", hosts.as_bytes()),
+    ] {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&root, name, flags, Mode::from_raw_mode(0o444))?;
         io::Write::write_all(&mut fs::File::from(file), text)?;
@@ -107,4 +157,20 @@ fn is_absent(fault: &io::Error) -> bool {
     fault
         .raw_os_error()
         .is_some_and(|code| codes.contains(&code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_for_the_loopback_are_kept_and_own_names_added() {
+        let hosts = "127.0.0.1\tlocalhost dev.test # mine\n::1 localhost\n10.0.0.5 git.corp.example box\n0.0.0.0 ads.example\n";
+        let kept = "127.0.0.1\tlocalhost dev.test # mine\n::1 localhost\n127.0.0.1 box\n";
+        assert_eq!(loopback_entries(hosts, "box"), kept);
+        assert_eq!(
+            loopback_entries("127.0.1.1 box\n", "box"),
+            "127.0.1.1 box\n127.0.0.1 localhost\n"
+        );
+    }
 }

@@ -329,6 +329,11 @@ const WRITES: &[(i64, Option<usize>, usize)] = &[
     (libc::SYS_symlinkat, Some(1), 2),
     (libc::SYS_mknodat, Some(0), 1),
     (libc::SYS_truncate, None, 0),
+    (libc::SYS_fchmodat, Some(0), 1),
+    (SYS_FCHMODAT2, Some(0), 1),
+    (libc::SYS_fchownat, Some(0), 1),
+    (libc::SYS_setxattr, None, 0),
+    (libc::SYS_lsetxattr, None, 0),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, None, 0),
     #[cfg(target_arch = "x86_64")]
@@ -349,6 +354,12 @@ const WRITES: &[(i64, Option<usize>, usize)] = &[
     (libc::SYS_symlink, None, 1),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_mknod, None, 0),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, None, 0),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chown, None, 0),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_lchown, None, 0),
 ];
 
 /// Places of the folder's descriptor and of the path among the arguments of a system call that changes a path.

@@ -138,7 +138,7 @@ impl Gate {
         self.ask().unwrap_or_else(|_| {
             let text = b"the network gate has ended early, so nothing outside could be reached";
             let mut lines = Vec::new();
-            RefusalKind::Failed.append(text, &mut lines);
+            RefusalKind::Failed.append(1, text, &mut lines);
             Listed { count: 0, lines }
         })
     }
@@ -182,9 +182,9 @@ mod tests {
 
     #[test]
     fn list_of_a_gate_has_a_number_and_lines() {
-        let read = listed(b"3\nname evil.example:443 not allowed\n").unwrap();
+        let read = listed(b"3\nname 3 evil.example:443 not allowed\n").unwrap();
         assert_eq!(read.count, 3);
-        assert_eq!(read.lines, b"name evil.example:443 not allowed\n");
+        assert_eq!(read.lines, b"name 3 evil.example:443 not allowed\n");
         assert_eq!(listed(b""), None);
         assert_eq!(listed(b"x\n"), None);
     }

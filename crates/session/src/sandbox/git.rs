@@ -31,8 +31,14 @@ pub struct Protected {
     pub outside: OutsideGit,
     /// True if the search for repositories inside the workspace was not finished.
     pub is_incomplete: bool,
+    /// Folders of the repositories in the workspace, other than itself.
+    pub nested: Vec<PathBuf>,
     /// Git directories in the workspace.
     pub git_folders: Vec<PathBuf>,
+    /// Git directories of the worktrees that are linked to those.
+    pub linked: Vec<PathBuf>,
+    /// Paths that configurations of git name and that do not exist.
+    pub absent: Vec<PathBuf>,
 }
 
 /// Git directories outside a workspace that git uses in it.
@@ -131,9 +137,16 @@ impl Protected {
             let included = named.included.iter().map(|path| (path, folder));
             let obeyed = named.obeyed.iter().map(|path| (path, tree.as_path()));
             for (path, base) in included.chain(obeyed) {
-                let path = in_workspace(path, base, home, root);
-                let path = path.filter(|path| !self.paths.contains(path));
-                self.paths.extend(path);
+                let Some(path) = in_workspace(path, base, home, root) else {
+                    continue;
+                };
+                let found = match fs::symlink_metadata(root.join(&path)) {
+                    Ok(_) => &mut self.paths,
+                    Err(_) => &mut self.absent,
+                };
+                if !found.contains(&path) {
+                    found.push(path);
+                }
             }
         }
     }
@@ -194,7 +207,20 @@ impl Protected {
         below: &Path,
         left: &mut usize,
     ) {
-        match kind_at(at, &name.join(".git")) {
+        let kind = kind_at(at, &name.join(".git"));
+        let tree = below.join(name);
+        if kind.is_some() && !tree.as_os_str().is_empty() {
+            // A link, which no mount protects, must not stop all commands of a workspace with many repositories.
+            let folder = root.join(&tree);
+            let is_link = |name: &str| {
+                let mut parts = Path::new(name).ancestors();
+                parts.any(|part| folder.join(part).is_symlink())
+            };
+            let names = PROTECTED.iter().filter(|name| !is_link(name));
+            self.add_names(root, &tree, &names.copied().collect::<Vec<_>>());
+            self.nested.push(tree);
+        }
+        match kind {
             Some(FileType::Directory) => {
                 self.add_git_folder(root, &below.join(name).join(".git"), left);
             }
@@ -212,6 +238,7 @@ impl Protected {
         self.git_folders.push(git.to_owned());
         for worktree in self.folders(root, &git.join("worktrees"), left) {
             self.add_names(root, &worktree, &PROTECTED_OF_WORKTREE);
+            self.linked.push(worktree);
         }
         self.add_modules(root, &git.join("modules"), MODULE_DEPTH, left);
     }
@@ -320,10 +347,10 @@ fn make_missing(git: &Path, common: &Path) {
 }
 
 /// Protected paths of a git directory outside the workspace, relative to it.
-pub fn protected_of_git(common: &Path) -> Vec<PathBuf> {
+pub fn protected_of_git(common: &Path) -> Protected {
     let mut found = Protected::default();
     found.add_git_folder(common, Path::new(""), &mut ENTRIES.clone());
-    found.paths
+    found
 }
 
 /// Git directory outside the workspace that belongs to it. The workspace could name any folder, so the git directory must
@@ -401,11 +428,15 @@ mod tests {
             ".git/modules/sub/config",
             ".github/workflows/ci.yml",
             "sub/.git",
+            "sub/.vscode/tasks.json",
+            "plain/.vscode/tasks.json",
             "a/b/.git/config",
+            "a/b/.mcp.json",
             "a/b/c/.git/config",
         ] {
             touch(&root.join(file));
         }
+        std::os::unix::fs::symlink("b", root.join("a/b/.claude")).unwrap();
         let mut found = Protected::find(root).paths;
         found.sort();
         let expected = [
@@ -414,7 +445,9 @@ mod tests {
             ".git/modules/sub/config",
             ".github/workflows",
             "a/b/.git/config",
+            "a/b/.mcp.json",
             "sub/.git",
+            "sub/.vscode",
         ];
         assert_eq!(found, expected.map(PathBuf::from));
     }

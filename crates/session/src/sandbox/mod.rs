@@ -33,6 +33,7 @@ mod ssh_keys;
 mod stored_layers;
 mod supervision;
 
+pub use build::all_hidden;
 pub(crate) use filter::compile_ahead as compile_filters_ahead;
 pub use gate::{
     LIST as GATE_LIST, READY as GATE_READY, REFUSED as GATE_REFUSED, SOCKET as GATE_SOCKET,
@@ -41,10 +42,11 @@ pub use init::NotBuilt;
 pub(crate) use init::{Sandbox, cannot};
 pub(crate) use of_run::RunSandbox;
 pub(crate) use only_landlock::temporary_folder;
-pub use paths::{OWN_LAYERS, hidden_in_home};
+pub use paths::{OWN_LAYERS, UNWRITABLE, hidden_in_home};
 pub use plan::{ASK_OUTSIDE, Folder, GatePlan, Mode, Network, Plan};
 pub use probe::{Probed, probe};
-pub use refusal_record::{FILE as REFUSED, RefusalKind, RefusalRecord};
+pub use protected_names::writes_already;
+pub use refusal_record::{FILE as REFUSED, RefusalEntry, RefusalKind, RefusalRecord};
 pub use stored_layers::{
     StoredLayers, clean_layers, measure_layers, measured_size, remove_folder, stored_layers,
 };

@@ -1,6 +1,6 @@
 //! Default paths of a sandbox: hidden, protected, layered. Lists only; [`super::build`] applies them.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Name of the folder with the layers of all agents, in the state of abide.
 pub const OWN_LAYERS: &str = "layers";
@@ -101,6 +101,9 @@ pub const HIDDEN_OF_PROC: [&str; 8] = [
     "/proc/sched_debug",
 ];
 
+/// Paths that cannot be granted: processes would see those outside, and the settings of the kernel are not of one sandbox.
+pub const UNWRITABLE: [&str; 2] = ["/proc", "/sys"];
+
 /// Files that must not be writable, also for root.
 pub const NEVER_WRITABLE: [&str; 3] = [
     "/proc/sys/kernel/core_pattern",
@@ -126,6 +129,7 @@ const SECRETS: &[&str] = &[
     ".gnupg",
     ".aws",
     ".azure",
+    ".aliyun",
     ".kube",
     ".config/gcloud",
     ".config/gh",
@@ -134,6 +138,7 @@ const SECRETS: &[&str] = &[
     ".config/op",
     ".config/rclone",
     ".config/doctl",
+    ".config/openstack",
     ".config/sops",
     ".config/age",
     ".docker/config.json",
@@ -363,3 +368,18 @@ pub const CACHES: [&str; 6] = [
     ".gradle",
     "go/pkg",
 ];
+
+/// Absolute path without `.` and `..`.
+pub fn without_dots(path: &Path) -> PathBuf {
+    let mut out = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::Normal(name) => out.push(name),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    out
+}

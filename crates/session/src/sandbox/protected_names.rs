@@ -14,7 +14,7 @@ use rustix::fs::FileType;
 use super::git::{self, Protected};
 use super::inside::{Inside, NamedFile};
 use super::paths::{PROTECTED, PROTECTED_OF_GIT, PROTECTED_OF_WORKTREE};
-use super::plan::Plan;
+use super::plan::{Mode, Plan};
 
 /// Repositories of other kinds, which a command may make: only in those that exist are names protected.
 const REPOSITORIES: [&str; 2] = [".hg", ".jj"];
@@ -59,32 +59,53 @@ pub(super) enum RefusedChange {
 impl ProtectedNames {
     /// Finds the names that the plan does not permit to write. `init`: a process of the sandbox.
     pub fn of(plan: &Plan, protected: &Protected, init: i32) -> Self {
+        ProtectedNames {
+            inside: Inside::of(init),
+            ..ProtectedNames::known(plan, protected)
+        }
+    }
+
+    fn known(plan: &Plan, protected: &Protected) -> Self {
         if !plan.writes_in_workspace() {
             return ProtectedNames::default();
         }
         let root = &plan.workspace.path;
-        let exists = |path: &str| fs::symlink_metadata(root.join(path)).is_ok();
-        let of_workspace = PROTECTED.iter().filter(|name| {
-            let mut repositories = REPOSITORIES.iter();
-            let repository = repositories.find(|folder| Path::new(name).starts_with(folder));
-            repository.is_none_or(|folder| exists(folder))
-        });
+        let of_tree = |tree: PathBuf| -> Vec<PathBuf> {
+            let names = PROTECTED.iter().filter(|name| {
+                let mut repositories = REPOSITORIES.iter();
+                let repository = repositories.find(|folder| Path::new(name).starts_with(folder));
+                repository.is_none_or(|folder| fs::symlink_metadata(tree.join(folder)).is_ok())
+            });
+            names.map(|name| tree.join(name)).collect()
+        };
         let of_git = |git: &Path| {
             let names = PROTECTED_OF_GIT.iter().filter(|name| **name != SUPERVISED);
             let names: Vec<PathBuf> = names.map(|name| git.join(name)).collect();
             names
         };
-        let mut names: HashSet<PathBuf> = of_workspace.map(|name| root.join(name)).collect();
-        names.extend(protected.paths.iter().map(|path| root.join(path)));
+        let nested = protected.nested.iter().map(|tree| root.join(tree));
+        let trees = nested.chain([root.clone()]);
+        let mut names: HashSet<PathBuf> = trees.flat_map(of_tree).collect();
+        let found = protected.paths.iter().chain(&protected.absent);
+        names.extend(found.map(|path| root.join(path)));
         for git in &protected.git_folders {
             names.extend(of_git(&root.join(git)));
+        }
+        let of_linked = |base: &Path, linked: &Path| {
+            let own = base.join(linked);
+            PROTECTED_OF_WORKTREE.map(|name| own.join(name))
+        };
+        for linked in &protected.linked {
+            names.extend(of_linked(root, linked));
         }
         if let Some(worktree) = &protected.outside.worktree {
             let common = &worktree.common;
             names.extend(of_git(common));
             let found = git::protected_of_git(common);
-            names.extend(found.iter().map(|path| common.join(path)));
-            names.extend(PROTECTED_OF_WORKTREE.map(|name| worktree.own.join(name)));
+            names.extend(found.paths.iter().map(|path| common.join(path)));
+            for linked in found.linked.iter().chain([&worktree.own]) {
+                names.extend(of_linked(common, linked));
+            }
         }
         let is_permitted = |path: &Path| {
             let inside = path.strip_prefix(root);
@@ -95,7 +116,7 @@ impl ProtectedNames {
         ProtectedNames {
             names,
             permitted: permitted.cloned().collect(),
-            inside: Inside::of(init),
+            inside: None,
         }
     }
 
@@ -160,10 +181,25 @@ impl ProtectedNames {
     }
 }
 
+/// True if a plan permits to write a path really, with all that is below it.
+pub fn writes_already(plan: &Plan, path: &Path) -> bool {
+    let root = &plan.workspace.path;
+    let mut writable = plan.write.iter();
+    let is_writable = writable.any(|named| path.starts_with(named));
+    if !path.starts_with(root) {
+        return is_writable;
+    }
+    let is_open = is_writable || plan.mode == Mode::WorkspaceWrite;
+    let protected = ProtectedNames::known(plan, &Protected::of(plan)).names;
+    // A yes to the whole workspace leaves its protected names as they are.
+    let touches = |name: &PathBuf| path.starts_with(name) || name.starts_with(path) && path != root;
+    is_open && !protected.iter().any(touches)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::{Folder, Mode};
+    use crate::sandbox::Folder;
     use std::os::unix::fs::symlink;
 
     /// A workspace with a repository, in which this process stands for a command.

@@ -1,6 +1,6 @@
 //! Record of what the sandbox of a session has refused: a file in the session's directory. Its first line has the mode, the
-//! network and the number of refusals; each further line has a kind and a text. The keeper writes it, with lines of the
-//! network gate, and the daemon reads it.
+//! network and the number of refusals; each further line has a kind, how often it happened, and a text. The keeper writes
+//! it, with lines of the network gate, and the daemon reads it.
 
 /// File in the session's directory, made only if there is something to tell.
 pub const FILE: &str = "refused";
@@ -16,6 +16,8 @@ pub enum RefusalKind {
     Make,
     /// A host and port that the network gate refused, and its reason.
     Name,
+    /// The same, where no permission would help.
+    Unreachable,
     /// An address and port that were connected to directly.
     Address,
     /// A host that is allowed and could not be reached, and the reason.
@@ -31,11 +33,12 @@ pub enum RefusalKind {
 }
 
 impl RefusalKind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         RefusalKind::Write,
         RefusalKind::Protected,
         RefusalKind::Make,
         RefusalKind::Name,
+        RefusalKind::Unreachable,
         RefusalKind::Address,
         RefusalKind::Failed,
         RefusalKind::Planted,
@@ -51,6 +54,7 @@ impl RefusalKind {
             RefusalKind::Protected => "protected",
             RefusalKind::Make => "make",
             RefusalKind::Name => "name",
+            RefusalKind::Unreachable => "unreachable",
             RefusalKind::Address => "address",
             RefusalKind::Failed => "failed",
             RefusalKind::Planted => "planted",
@@ -61,9 +65,8 @@ impl RefusalKind {
     }
 
     /// Appends the line of an entry to a record or a part of one. A text that has several lines becomes one.
-    pub fn append(self, text: &[u8], record: &mut Vec<u8>) {
-        record.extend_from_slice(self.as_str().as_bytes());
-        record.push(b' ');
+    pub fn append(self, times: u64, text: &[u8], record: &mut Vec<u8>) {
+        record.extend_from_slice(format!("{} {times} ", self.as_str()).as_bytes());
         record.extend(text.iter().map(|byte| match byte {
             b'\n' => b'?',
             byte => *byte,
@@ -82,7 +85,18 @@ pub struct RefusalRecord {
     /// Number of refusals, also of those that are not among the entries.
     pub count: u64,
     /// Entries in the order of the file.
-    pub entries: Vec<(RefusalKind, String)>,
+    pub entries: Vec<RefusalEntry>,
+}
+
+/// Entry of a record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RefusalEntry {
+    /// Kind of what was refused, or is told besides.
+    pub kind: RefusalKind,
+    /// Number of times that it happened.
+    pub times: u64,
+    /// Path or name, and the reason where there is one.
+    pub text: String,
 }
 
 impl RefusalRecord {
@@ -93,11 +107,16 @@ impl RefusalRecord {
             return None;
         };
         let entry = |line: &str| {
-            let (word, text) = line.split_once(' ')?;
+            let (word, rest) = line.split_once(' ')?;
+            let (times, text) = rest.split_once(' ')?;
             let kind = RefusalKind::ALL
                 .into_iter()
                 .find(|kind| kind.as_str() == word)?;
-            Some((kind, text.to_owned()))
+            Some(RefusalEntry {
+                kind,
+                times: times.parse().ok()?,
+                text: text.to_owned(),
+            })
         };
         Some(RefusalRecord {
             mode: mode.to_owned(),
@@ -107,10 +126,9 @@ impl RefusalRecord {
         })
     }
 
-    /// Texts of all entries of a kind.
-    pub fn of_kind(&self, kind: RefusalKind) -> impl Iterator<Item = &str> {
-        let same = self.entries.iter().filter(move |entry| entry.0 == kind);
-        same.map(|(_, text)| text.as_str())
+    /// All entries of a kind.
+    pub fn of_kind(&self, kind: RefusalKind) -> impl Iterator<Item = &RefusalEntry> {
+        self.entries.iter().filter(move |entry| entry.kind == kind)
     }
 }
 
@@ -122,7 +140,7 @@ mod tests {
     fn entries_of_every_kind_are_read_as_they_were_written() {
         let mut bytes = b"read-only allowlist 12\n".to_vec();
         for kind in RefusalKind::ALL {
-            kind.append(b"/a b\nc", &mut bytes);
+            kind.append(2, b"/a b\nc", &mut bytes);
         }
         let record = RefusalRecord::parse(str::from_utf8(&bytes).unwrap()).unwrap();
         assert_eq!(
@@ -130,9 +148,14 @@ mod tests {
             ("read-only", "allowlist")
         );
         assert_eq!(record.count, 12);
-        let expected = RefusalKind::ALL.map(|kind| (kind, "/a b?c".to_owned()));
+        let expected = RefusalKind::ALL.map(|kind| RefusalEntry {
+            kind,
+            times: 2,
+            text: "/a b?c".to_owned(),
+        });
         assert_eq!(record.entries, expected);
-        assert!(record.of_kind(RefusalKind::Make).eq(["/a b?c"]));
+        let made = record.of_kind(RefusalKind::Make);
+        assert!(made.map(|entry| &*entry.text).eq(["/a b?c"]));
     }
 
     #[test]
@@ -146,7 +169,11 @@ mod tests {
         ] {
             assert_eq!(RefusalRecord::parse(damaged), None, "{damaged}");
         }
-        let record = RefusalRecord::parse("read-only off 1\nother x\nwrite\nwrite /x").unwrap();
-        assert_eq!(record.entries, [(RefusalKind::Write, "/x".to_owned())]);
+        let text = "read-only off 1\nother 1 x\nwrite\nwrite /x\nwrite 1 /x";
+        let record = RefusalRecord::parse(text).unwrap();
+        let [entry] = &*record.entries else {
+            panic!("{record:?}");
+        };
+        assert_eq!((entry.kind, &*entry.text), (RefusalKind::Write, "/x"));
     }
 }

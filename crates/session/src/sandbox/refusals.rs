@@ -8,12 +8,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, Mode as Permissions, OFlags};
 
 use super::gate::Listed;
 use super::git::Protected;
+use super::paths::without_dots;
 use super::plan::{Mode, Network, Plan};
 use super::protected_names::{Change, ProtectedNames, RefusedChange};
 use super::refusal_record::{FILE, RefusalKind};
@@ -79,14 +80,31 @@ pub(crate) struct Refusals {
     watched: Watched,
     listener: Option<OwnedFd>,
     /// Paths that the command attempted to write or make.
-    kept: Vec<(RefusalKind, PathBuf)>,
+    kept: Vec<Counted<(RefusalKind, PathBuf)>>,
     /// Direct addresses, which no sandbox with a gate reaches.
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<Counted<SocketAddr>>,
     count: u64,
     /// True if the command may have made files: it attempted to, or attempts are not reported.
     may_have_made: bool,
     /// Act for which the sandbox has ended its command.
     pub violation: Option<Violation>,
+}
+
+/// A refusal, and how often it happened.
+struct Counted<T> {
+    what: T,
+    times: u64,
+}
+
+/// Counts a refusal. `true`: it is new, and has room.
+fn count<T: PartialEq>(what: T, list: &mut Vec<Counted<T>>) -> bool {
+    if let Some(known) = list.iter_mut().find(|known| known.what == what) {
+        known.times += 1;
+        return false;
+    }
+    let has_room = list.len() < MOST_KEPT;
+    list.extend(has_room.then_some(Counted { what, times: 1 }));
+    has_room
 }
 
 impl Watched {
@@ -139,6 +157,15 @@ impl Watched {
         let is_written = || self.plan.write.iter().any(is_below);
         let is_refused = (is_kept && !is_written()) || !self.writable.iter().any(is_below);
         is_refused.then_some(RefusalKind::Write)
+    }
+
+    /// True if a path is protected or has a protected path in it, so that it cannot be renamed.
+    fn is_pinned(&self, path: &Path) -> bool {
+        let inside = path.strip_prefix(&self.plan.workspace.path).ok();
+        let mut protected = self.protected.iter().filter(|_| self.has_protection);
+        inside.is_some_and(|inside| {
+            protected.any(|name| name.starts_with(inside) || inside.starts_with(name))
+        })
     }
 
     /// True if this user could write the path outside the sandbox: else no permission would help. What does not exist is
@@ -227,6 +254,8 @@ impl Refusals {
             return false;
         }
         let path = path_of(&seen);
+        let is_rename = change(&seen) == Some(Change::Rename);
+        let from = is_rename.then(|| old_path(&seen)).flatten();
         let address = address_of(&seen);
         let refused = (path.as_ref()).and_then(|path| self.watched.refused_change(&seen, path));
         let (error, flags) = match refused {
@@ -253,22 +282,27 @@ impl Refusals {
                 RefusedChange::Changed(path) => self.keep(RefusalKind::Protected, path),
             };
         }
-        let keeps_path = path.is_some_and(|path| self.keep_path(&seen, normal(&path)));
-        keeps_path || address.is_some_and(|address| self.keep_address(address))
+        let written = path.and_then(|path| self.refused_path(&seen, without_dots(&path)));
+        let moved = || {
+            let from = without_dots(&from?);
+            let is_pinned = self.watched.is_pinned(&from);
+            is_pinned.then_some((RefusalKind::Protected, from))
+        };
+        if let Some((kind, path)) = written.or_else(moved) {
+            self.count += 1;
+            return self.keep(kind, path);
+        }
+        address.is_some_and(|address| self.keep_address(address))
     }
 
-    /// Keeps a path that the command attempted to write, if the plan refuses it. `true`: it is new.
-    fn keep_path(&mut self, seen: &Notification, path: PathBuf) -> bool {
+    /// Path that the command attempted to write, if the plan refuses it.
+    fn refused_path(&self, seen: &Notification, path: PathBuf) -> Option<(RefusalKind, PathBuf)> {
         // `mkdir -p` attempts every folder of a path; one that exists is not refused.
         let is_there = makes_folder(seen.number) && path.is_dir();
         if is_there || !self.watched.could_write(&path) {
-            return false;
+            return None;
         }
-        let Some(kind) = self.watched.refusal(&path) else {
-            return false;
-        };
-        self.count += 1;
-        self.keep(kind, path)
+        Some((self.watched.refusal(&path)?, path))
     }
 
     /// Keeps an address that the command attempted to connect to, if the plan refuses it. `true`: it is new.
@@ -277,22 +311,17 @@ impl Refusals {
         let Some(address) = refused_address(address, is_off) else {
             return false;
         };
-        let is_known = self.addresses.contains(&address);
         // A program tries several servers to look up one name.
-        if address != LOOK_UP || !is_known {
-            self.count += 1;
+        if address == LOOK_UP && self.addresses.iter().any(|known| known.what == LOOK_UP) {
+            return false;
         }
-        let is_kept = !is_known && self.addresses.len() < MOST_KEPT;
-        self.addresses.extend(is_kept.then_some(address));
-        is_kept
+        self.count += 1;
+        count(address, &mut self.addresses)
     }
 
     /// Keeps a refusal. `false`: it is known, or there are too many.
     fn keep(&mut self, kind: RefusalKind, path: PathBuf) -> bool {
-        let entry = (kind, path);
-        let is_new = self.kept.len() < MOST_KEPT && !self.kept.contains(&entry);
-        self.kept.extend(Some(entry).filter(|_| is_new));
-        is_new
+        count((kind, path), &mut self.kept)
     }
 
     /// Writes the record into the session's directory, if there is something to tell. Names that the command has made are
@@ -311,20 +340,23 @@ impl Refusals {
         let count = self.count + of_gate.count;
         let mut text = format!("{} {} {count}\n", mode.as_str(), network.as_str()).into_bytes();
         text.extend_from_slice(&of_gate.lines);
-        for address in &self.addresses {
-            RefusalKind::Address.append(address.to_string().as_bytes(), &mut text);
+        for Counted { what, times } in &self.addresses {
+            RefusalKind::Address.append(*times, what.to_string().as_bytes(), &mut text);
+        }
+        for Counted { what, times } in &self.kept {
+            let (kind, path) = what;
+            kind.append(*times, path.as_os_str().as_bytes(), &mut text);
         }
         let mut append = |kind: RefusalKind, path: &Path| {
-            kind.append(path.as_os_str().as_bytes(), &mut text);
+            kind.append(1, path.as_os_str().as_bytes(), &mut text);
         };
-        (self.kept.iter()).for_each(|(kind, path)| append(*kind, path));
         (planted.iter()).for_each(|path| append(RefusalKind::Planted, path));
         if is_full {
             append(RefusalKind::Full, &self.watched.plan.layers);
         }
         match &self.violation {
             Some(Violation::Layers { bytes, limit }) => {
-                RefusalKind::Limit.append(format!("{bytes} {limit}").as_bytes(), &mut text);
+                RefusalKind::Limit.append(1, format!("{bytes} {limit}").as_bytes(), &mut text);
             }
             Some(Violation::GitFile(path)) => append(RefusalKind::Removed, path),
             None => {}
@@ -447,21 +479,6 @@ fn path_at(seen: &Notification, folder: Option<usize>, at: usize) -> Option<Path
     Some(base.join(text))
 }
 
-/// Path without `.` and `..`.
-fn normal(path: &Path) -> PathBuf {
-    let mut out = PathBuf::from("/");
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                out.pop();
-            }
-            Component::Normal(name) => out.push(name),
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
-        }
-    }
-    out
-}
-
 /// Address of a call of `connect`.
 fn address_of(seen: &Notification) -> Option<SocketAddr> {
     if i64::from(seen.number) != libc::SYS_connect {
@@ -572,7 +589,7 @@ mod tests {
         }
         std::fs::create_dir(root.join(".vscode")).unwrap();
         assert_eq!(watched.planted(), [PathBuf::from(".vscode")]);
-        assert_eq!(normal(Path::new("/a/./b/../c")), PathBuf::from("/a/c"));
+        assert_eq!(without_dots(Path::new("/a/./b/../c")), Path::new("/a/c"));
     }
 
     #[test]
