@@ -158,6 +158,8 @@ pub enum Phase {
     Failed {
         /// Step that failed and its error, as one sentence.
         fault: Arc<str>,
+        /// Kind of the error.
+        error: StartError,
         /// Time of the failure.
         at: Wall,
     },
@@ -202,6 +204,17 @@ pub struct Ending {
     pub bytes: u64,
     /// Number of bytes that were dropped from the log because of its quota.
     pub dropped: u64,
+}
+
+/// Kind of error for which a command could not be started, as exit codes distinguish it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// The program, or its folder, does not exist.
+    NotFound,
+    /// The program exists but cannot be executed.
+    NotExecutable,
+    /// Any other error.
+    Other,
 }
 
 /// Exit status of a process.
