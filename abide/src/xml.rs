@@ -41,12 +41,12 @@ pub fn parse(text: &str) -> Result<ParsedText, BlockError> {
     while parser.find_tool() {
         match parser.block()? {
             FoundBlock::Own(block) => parsed.blocks.push(block),
-            FoundBlock::Foreign(error) => parsed.foreign.push(error),
+            FoundBlock::Foreign(block) => parsed.foreign.push(block),
         }
     }
     // A text without any tool of ours is more likely misspelled than meant for another host.
     match parsed.foreign.first() {
-        Some(error) if parsed.blocks.is_empty() => Err(error.clone()),
+        Some(block) if parsed.blocks.is_empty() => Err(block.error.clone()),
         _ => Ok(parsed),
     }
 }
@@ -57,14 +57,22 @@ pub struct ParsedText {
     /// Calls of abide's tools.
     pub blocks: Vec<Block>,
     /// Blocks that name no tool of abide, which are not run.
-    pub foreign: Vec<BlockError>,
+    pub foreign: Vec<ForeignBlock>,
+}
+
+/// Block that names no tool of abide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignBlock {
+    /// Name of the tool, as written.
+    pub tool: String,
+    /// Error that says that there is no such tool.
+    pub error: BlockError,
 }
 
 /// One block of a text.
 enum FoundBlock {
     Own(Block),
-    /// Error that says that there is no such tool.
-    Foreign(BlockError),
+    Foreign(ForeignBlock),
 }
 
 struct BlockParser<'a> {
@@ -136,10 +144,9 @@ impl<'a> BlockParser<'a> {
                 let end = self.rest().find("</tool>");
                 self.at += end.map_or(self.rest().len(), |end| end + "</tool>".len());
             }
-            return Ok(FoundBlock::Foreign(BlockError {
-                line,
-                sentence: format!("there is no tool '{name}'; the tools are {known}"),
-            }));
+            let sentence = format!("there is no tool '{name}'; the tools are {known}");
+            let error = BlockError { line, sentence };
+            return Ok(FoundBlock::Foreign(ForeignBlock { tool: name, error }));
         };
         let mut arguments = Map::new();
         if !empty {
@@ -212,7 +219,7 @@ impl<'a> BlockParser<'a> {
                     ),
                 );
             };
-            let value = parse_value(&value, known).or_else(|allowed| {
+            let value = parse_value(&name, &value, known).or_else(|allowed| {
                 self.error(
                     line,
                     format!("`{name}` must be {allowed}; got {}", tools::shown(&value)),
@@ -264,7 +271,11 @@ impl<'a> BlockParser<'a> {
             let rest = self.rest();
             if let Some(length) = closing_tag(rest, &name) {
                 self.at += length;
-                return Ok((name, unindented(&value)));
+                let value = match name.as_str() {
+                    "input" => typed(&value),
+                    _ => unindented(&value),
+                };
+                return Ok((name, value));
             }
             if let Some(data) = rest.strip_prefix("<![CDATA[") {
                 let Some(end) = data.find("]]>") else {
@@ -350,16 +361,27 @@ fn entity(text: &str) -> Option<(char, usize)> {
 
 /// Value without the line breaks around it, if it stands on lines of its own.
 fn unindented(value: &str) -> String {
-    match value
-        .strip_prefix("\r\n")
-        .or_else(|| value.strip_prefix('\n'))
-    {
+    match own_lines(value) {
         None => value.to_owned(),
-        Some(inner) => inner
-            .trim_end_matches([' ', '\t'])
-            .trim_end_matches(['\r', '\n'])
-            .to_owned(),
+        Some(inner) => inner.trim_end_matches(['\r', '\n']).to_owned(),
     }
+}
+
+/// Text to type. The line break before the closing tag is Enter, also if the text stands on lines of its own.
+fn typed(value: &str) -> String {
+    match own_lines(value) {
+        None => value.to_owned(),
+        Some("") => "\n".to_owned(),
+        Some(inner) => inner.to_owned(),
+    }
+}
+
+/// Value that stands on lines of its own: without the line break before it and the indentation of the closing tag.
+fn own_lines(value: &str) -> Option<&str> {
+    let inner = value
+        .strip_prefix("\r\n")
+        .or_else(|| value.strip_prefix('\n'))?;
+    Some(inner.trim_end_matches([' ', '\t']))
 }
 
 #[cfg(test)]
@@ -436,6 +458,31 @@ mod tests {
     }
 
     #[test]
+    fn line_break_before_the_closing_tag_of_input_is_kept() {
+        for (written, read) in [
+            ("ls", "ls"),
+            ("ls\n", "ls\n"),
+            ("\nls\n", "ls\n"),
+            ("\n    ls\n  ", "    ls\n"),
+            ("\n", "\n"),
+            ("\n  ", "\n"),
+        ] {
+            let block = format!("<tool name='terminal_session'><input>{written}</input></tool>");
+            assert_eq!(one(&block)["input"], json!(read), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn blanks_around_ids_paths_and_fixed_words_are_dropped() {
+        let block = "<tool name='terminal_session'><action> kill </action><session_id>\tlast </session_id>\
+            <cwd> /tmp </cwd><pattern> x </pattern></tool>";
+        assert_eq!(
+            one(block),
+            json!({"action": "kill", "session_id": "last", "cwd": "/tmp", "pattern": " x "})
+        );
+    }
+
+    #[test]
     fn objects_and_lists_parse_from_elements() {
         let until = |inner: &str| {
             let block = format!("<tool name='timer'><until>{inner}</until></tool>");
@@ -445,6 +492,14 @@ mod tests {
         assert_eq!(
             until("\n  <url>http://a/</url>\n  <status> 200 </status>\n  <body>a &lt; b</body>\n"),
             json!({"url": "http://a/", "status": 200, "body": "a < b"})
+        );
+        assert_eq!(
+            until("<url>http://a/</url><body>200</body>"),
+            json!({"url": "http://a/", "body": "200"})
+        );
+        assert_eq!(
+            until("<any><file>1</file><command>2</command></any>"),
+            json!({"any": [{"file": "1"}, {"command": "2"}]})
         );
         assert_eq!(
             until(
@@ -508,7 +563,11 @@ mod tests {
         let tools: Vec<_> = parsed.blocks.iter().map(|block| block.tool).collect();
         assert_eq!(tools, ["read_timer", "read_messages"]);
         assert_eq!(parsed.foreign.len(), 1);
-        assert_eq!(parsed.foreign[0].line, 2);
+        let foreign = &parsed.foreign[0];
+        assert_eq!(
+            (foreign.tool.as_str(), foreign.error.line),
+            ("attempt_completion", 2)
+        );
     }
 
     #[test]

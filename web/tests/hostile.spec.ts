@@ -34,6 +34,13 @@ test('reasons, folders and names are shown as text', async ({ abide, inside: pag
   await expect(page.getByText('Nothing at')).toBeVisible();
 });
 
+test('an address that names no session and no timer is not found', async ({ abide, inside: page }) => {
+  for (const path of ['/sessions/stats', '/timers/stats']) {
+    await page.goto(`http://${abide.address()}${path}`);
+    await expect(page.getByText(`Nothing at ${path}`)).toBeVisible();
+  }
+});
+
 test('the page has a strict content security policy', async ({ abide, page }) => {
   const response = await page.goto(`http://${abide.address()}/`);
   const policy = response?.headers()['content-security-policy'] ?? '';

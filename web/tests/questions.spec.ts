@@ -90,6 +90,19 @@ test('a question is at the top of every view and is answered there', async ({ ab
   await expect(dialog).toBeHidden();
 });
 
+test('on a phone the question at the top shows its command, and its session has no link to itself', async ({ inside: page, abide }) => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.keyboard.press('2');
+  quietCommand(abide, COMMAND);
+  const bar = page.getByRole('complementary', { name: 'Open question' });
+  await expect(bar.getByText(/step one/)).toBeVisible();
+  await bar.getByRole('button', { name: 'Answer' }).click();
+  await page.getByRole('dialog', { name: 'Question' }).getByRole('link', { name: 'Open session' }).click();
+  const card = page.getByRole('article', { name: /Continue waiting/ });
+  await expect(card).toBeVisible();
+  await expect(card.getByRole('link', { name: 'Open session' })).toHaveCount(0);
+});
+
 test('a command that a rule holds is allowed or refused with a reason for the agent', async ({ abide, inside: page }) => {
   const call = abide.ask<{ text: string }>('POST', '/v1/tools/shell', { command: 'sudo -n true' });
   const card = page.getByRole('article').filter({ hasText: 'sudo -n true' });

@@ -54,6 +54,15 @@ test('a terminal is started from the page, typed into, and left with a key', asy
   await expect(page.getByText('exit code 3')).toBeVisible();
 });
 
+test('a terminal started on a phone fills its window and shows its keys', async ({ inside: page }) => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.keyboard.press('c');
+  await page.getByRole('dialog', { name: 'New terminal' }).getByRole('button', { name: 'Start' }).click();
+  await expect(page.getByRole('region', { name: 'Terminal' })).toContainText(/3\d × 30/);
+  await expect(page.locator('.screen')).toBeInViewport({ ratio: 1 });
+  await expect(page.getByRole('group', { name: 'Keys' })).toBeInViewport({ ratio: 1 });
+});
+
 test('the terminal is resized to the window on request', async ({ abide, inside: page }) => {
   const id = await abide.session('sh');
   await page.goto(`http://${abide.address()}/sessions/${id}`);

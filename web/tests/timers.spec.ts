@@ -12,12 +12,12 @@ test('a timer shows its times and every button works', async ({ abide, inside: p
   await page.getByRole('menuitem', { name: '5 minutes', exact: true }).click();
   await expect(card.getByText('Paused')).toBeVisible();
   await expect(card).toContainText(/resumes in [45]m/);
-  await expect(card.getByRole('button', { name: 'Run in background' })).toBeDisabled();
+  await expect(card.getByRole('button', { name: 'Cancel wait' })).toBeDisabled();
   await card.getByRole('button', { name: 'Resume' }).click();
   await expect(card.getByText('Running')).toBeVisible();
-  await card.getByRole('button', { name: 'Run in background' }).click();
+  await card.getByRole('button', { name: 'Cancel wait' }).click();
   await expect(card.getByText('In background', { exact: true })).toBeVisible();
-  await expect(card.getByRole('button', { name: 'Run in background' })).toBeDisabled();
+  await expect(card.getByRole('button', { name: 'Cancel wait' })).toBeDisabled();
   await card.getByRole('button', { name: 'Stop timer…' }).click();
   await page.getByRole('button', { name: 'Cancel' }).click();
   await expect(card.getByText('In background', { exact: true })).toBeVisible();
@@ -205,6 +205,13 @@ test('a timer is started on the page, with a condition', async ({ abide, inside:
   await expect(page.getByRole('region', { name: 'Condition' })).toContainText('relative/path is present');
   const { timers } = await abide.ask<{ timers: { total_duration: number }[] }>('GET', '/v1/timers');
   expect(timers.map((timer) => timer.total_duration)).toEqual([1_800]);
+});
+
+test('the list of timers shows progress on a phone', async ({ abide, inside: page }) => {
+  await page.setViewportSize({ width: 320, height: 640 });
+  await abide.timers(tea);
+  await page.keyboard.press('2');
+  await expect(page.getByRole('list', { name: 'Active timers' }).getByRole('img', { name: /% of 10m has passed/ })).toBeVisible();
 });
 
 test('filters and the order of timers are part of the address', async ({ abide, inside: page }) => {

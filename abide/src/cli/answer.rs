@@ -91,14 +91,19 @@ async fn send_answer(
         "n" | "N" => "no",
         words => words,
     };
-    if GivenAnswer::parse(word).is_none() {
+    let Some(given) = GivenAnswer::parse(word) else {
         let shown = one_line(word);
         return Err(CliError::new(format!("'{shown}' is not an answer"))
             .next("answer yes or no; about a command or a connection also: once, this agent, always here, always, \"no, because …\"")
             .code(2));
-    }
+    };
+    // A reason is sent as it was written.
+    let word = match given.because {
+        Some(_) => word.to_owned(),
+        None => word.to_lowercase(),
+    };
     let id = ids::question(client, question).await?;
-    let answered = client.answer(&id, word).await;
+    let answered = client.answer(&id, &word).await;
     let answered = answered.map_err(|error| match error {
         ClientError::Refused { detail, .. } => CliError::new(detail),
         other => other.into(),

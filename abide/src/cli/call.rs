@@ -33,9 +33,6 @@ pub async fn call(client: Client, call: CallArgs) -> Result<u8, CliError> {
     })?;
     let parsed = xml::parse(&text).map_err(|fault| CliError::new(fault.to_string()).code(2))?;
     let blocks = parsed.blocks;
-    for foreign in parsed.foreign {
-        errln!("abide: not run: {foreign}");
-    }
     if blocks.is_empty() {
         return Err(
             CliError::new("the text contains no <tool name=\"…\"> block")
@@ -44,6 +41,16 @@ pub async fn call(client: Client, call: CallArgs) -> Result<u8, CliError> {
         );
     }
     let mut code = 0;
+    for foreign in parsed.foreign {
+        code = 1;
+        errln!("abide: not run: {}", foreign.error);
+        if call.json.json {
+            let result = json!({"text": foreign.error.sentence, "is_error": true});
+            show::json(
+                &json!({"tool": foreign.tool, "line": foreign.error.line, "result": result}),
+            );
+        }
+    }
     for block in blocks {
         let path = format!("/v1/tools/{}", block.tool);
         let arguments = Value::Object(block.arguments);

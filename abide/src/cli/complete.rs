@@ -53,9 +53,9 @@ complete -c abide -n '__abide_words >/dev/null' -f -a '(__abide_words)'
 const FISH_OPTION: (&str, &str) = (" -r", " -x -a '(__abide_words)'");
 
 /// Completion script of a shell.
-pub fn script(shell: Shell, mut root: Command) -> Vec<u8> {
+pub fn script(shell: Shell, root: &Command) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut root, "abide", &mut script);
+    clap_complete::generate(shell, &mut offered(root), "abide", &mut script);
     let script = String::from_utf8_lossy(&script);
     let script = match shell {
         Shell::Bash => format!("{script}{BASH}"),
@@ -64,6 +64,18 @@ pub fn script(shell: Shell, mut root: Command) -> Vec<u8> {
         _ => script.into_owned(),
     };
     script.into_bytes()
+}
+
+/// The program without its hidden commands, which the generated scripts would offer.
+fn offered(root: &Command) -> Command {
+    let commands = root
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
+    Command::default()
+        .name("abide")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+        .subcommands(commands.cloned())
 }
 
 /// Script of fish, with ids as values of the option `--session`.
@@ -255,7 +267,7 @@ mod tests {
 
     #[test]
     fn zsh_offers_ids_instead_of_files() {
-        let script = String::from_utf8(script(Shell::Zsh, Cli::command())).unwrap();
+        let script = String::from_utf8(script(Shell::Zsh, &Cli::command())).unwrap();
         assert!(script.starts_with("#compdef abide\n"), "{script}");
         assert!(
             !script.contains(
@@ -263,5 +275,15 @@ mod tests {
             )
         );
         assert!(script.contains(":_abide_ids' \\"), "{script}");
+    }
+
+    #[test]
+    fn scripts_offer_no_hidden_command() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish] {
+            let script = String::from_utf8(script(shell, &Cli::command())).unwrap();
+            assert!(script.contains("completions"), "{shell}");
+            assert!(!script.contains("abide__subcmd__complete\""), "{shell}");
+            assert!(!script.contains("Print the ids that complete"), "{shell}");
+        }
     }
 }

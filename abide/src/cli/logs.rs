@@ -26,6 +26,7 @@ pub async fn logs(client: Client, mut logs: LogsArgs) -> Result<u8, CliError> {
     let mut printer = LogPrinter {
         sanitizers: Default::default(),
         stamps: [StampState::LineStart; 3],
+        in_line: false,
         at: logs.from,
         since: since.unwrap_or(0),
         time: 0,
@@ -53,6 +54,8 @@ struct LogPrinter {
     since: u64,
     /// With `--timestamps`: position in the line of each stream.
     stamps: [StampState; 3],
+    /// The last byte that was printed as text was no line feed.
+    in_line: bool,
     /// One sanitizer per stream, because an escape sequence of one stream does not continue in another.
     sanitizers: [Sanitizer; 3],
 }
@@ -139,6 +142,9 @@ impl LogPrinter {
         }
         let sanitizer = &mut self.sanitizers[stream as usize];
         let text = sanitizer.clean(bytes);
+        if let Some(last) = text.bytes().last() {
+            self.in_line = last != b'\n';
+        }
         match self.logs.timestamps {
             false => super::print(text.as_bytes()),
             true => {
@@ -166,11 +172,23 @@ impl LogPrinter {
     fn gap(&mut self, bytes: u64) -> Result<(), CliError> {
         if self.logs.json.json {
             super::print(format!("{}\n", json!({"gap": bytes})).as_bytes())?;
-        } else {
+        } else if self.logs.raw {
             errln!("abide: {bytes} bytes were not kept: the log's quota or the disk was full");
+        } else {
+            super::print(gap_line(bytes, self.in_line).as_bytes())?;
+            // What follows continues neither a line nor an escape sequence of before.
+            self.in_line = false;
+            self.stamps = [StampState::LineStart; 3];
+            self.sanitizers = Default::default();
         }
         Ok(())
     }
+}
+
+/// Line in the place of missing bytes, in words of `terminal_session read_output`.
+fn gap_line(bytes: u64, in_line: bool) -> String {
+    let before = if in_line { "\n" } else { "" };
+    format!("{before}[… {bytes} bytes are missing from the log …]\n")
 }
 
 /// Text with a timestamp at the beginning of each line.
@@ -245,6 +263,13 @@ mod tests {
         part.add(b"rest\nlast\n");
         assert_eq!(part.last(1, false), Some(105));
         assert_eq!(part.last(2, false), None);
+    }
+
+    #[test]
+    fn missing_bytes_have_a_line_of_their_own() {
+        let line = "[… 7 bytes are missing from the log …]\n";
+        assert_eq!(gap_line(7, false), line);
+        assert_eq!(gap_line(7, true), format!("\n{line}"));
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn run_command(command: Command) -> Result<u8, CliError> {
     match command {
         Command::Tools(tools) => tools::print(tools.format),
         Command::Completions(completions) => {
-            print(&complete::script(completions.shell, Cli::command()))?;
+            print(&complete::script(completions.shell, &Cli::command()))?;
         }
         Command::Complete(args) => {
             return Ok(u8::from(!complete::print(

@@ -89,7 +89,13 @@ async fn start(client: Client, new: TimerStartArgs) -> Result<u8, CliError> {
     };
     let purpose = new.reason.as_ref().or(new.mission.as_ref());
     let purpose = purpose.cloned().unwrap_or_default();
-    let Some(timer) = standby.wait(new.total, purpose).await? else {
+    let bar = ProgressBar {
+        total: new.total,
+        before: Millis(0),
+        standby: new.standby,
+        purpose,
+    };
+    let Some(timer) = standby.wait(bar).await? else {
         return Ok(INTERRUPTED);
     };
     print_timer(&timer, new.json.json);
@@ -104,11 +110,13 @@ async fn start(client: Client, new: TimerStartArgs) -> Result<u8, CliError> {
 /// Waits for a timer that was started before.
 async fn wait(args: TimerWaitArgs) -> Result<u8, CliError> {
     let client = client(&args.agent)?;
-    let id = ids::timer(&client, &args.timer).await?;
-    let timer = client.get(&format!("/v1/timers/{id}")).await?;
-    let left = timer["remaining_time"].as_f64().unwrap_or(0.0);
+    let id = ids::timer(&client, &args.timer).await;
+    let id = id.map_err(|error| error.code(NOT_FOUND))?;
+    let timer = client.get(&format!("/v1/timers/{id}")).await;
+    let timer = timer.map_err(|error| CliError::from(error).code(NOT_FOUND))?;
+    let time = |field: &str| Millis::from_secs_f64(timer[field].as_f64().unwrap_or(0.0));
+    let left = time("remaining_time");
     let purpose = timer["reason"].as_str().or(timer["mission"].as_str());
-    let left = Millis::from_secs_f64(left);
     // A call about a mission waits only if it says how long.
     let whole = timer["mission"].is_string().then_some(left);
     let standby = Standby {
@@ -117,22 +125,35 @@ async fn wait(args: TimerWaitArgs) -> Result<u8, CliError> {
         body: &json!({}),
         time: args.standby.or(whole),
     };
-    let Some(timer) = standby
-        .wait(left, purpose.unwrap_or_default().to_owned())
-        .await?
-    else {
+    let bar = ProgressBar {
+        total: time("total_duration"),
+        before: time("elapsed_time"),
+        standby: standby.time,
+        purpose: purpose.unwrap_or_default().to_owned(),
+    };
+    let is_paused = timer["status"] == "paused";
+    let waited = standby.wait(bar).await.map_err(|error| match is_paused {
+        true => error.code(ENDED_OTHERWISE),
+        false => error,
+    });
+    let Some(timer) = waited? else {
         return Ok(INTERRUPTED);
     };
     print_timer(&timer, args.json.json);
     Ok(exit_code(&timer))
 }
 
+/// Exit code of a wait for a timer that is not known.
+const NOT_FOUND: u8 = 2;
+/// Exit code of a wait for a timer that is stopped, cancelled or paused.
+const ENDED_OTHERWISE: u8 = 3;
+
 /// Exit code of a wait.
 fn exit_code(timer: &Value) -> u8 {
     match timer["status"].as_str() {
         Some("completed") => 0,
         _ if timer["timeout"] == true => 1,
-        _ => 3,
+        _ => ENDED_OTHERWISE,
     }
 }
 
@@ -150,12 +171,7 @@ struct Standby<'a> {
 
 impl Standby<'_> {
     /// Waits with a progress bar. `None`: a person pressed Ctrl-C, and was told what becomes of the timer.
-    async fn wait(&self, total: Millis, purpose: String) -> Result<Option<Value>, CliError> {
-        let bar = ProgressBar {
-            total,
-            standby: self.time,
-            purpose,
-        };
+    async fn wait(&self, bar: ProgressBar) -> Result<Option<Value>, CliError> {
         let waiting = post_waiting(self.client, self.path, self.time, |left| self.body(left));
         // Received from here on: a Ctrl-C right after the bar appears does not end the program without a word.
         let mut interrupt = signal(SignalKind::interrupt())?;

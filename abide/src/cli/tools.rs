@@ -1,5 +1,6 @@
 //! `abide tools`: descriptions of the tools in the format of each kind of client.
 
+use abide_api::ToolName;
 use serde_json::{Value, json};
 
 use super::args::ToolFormat;
@@ -77,6 +78,18 @@ fn anthropic(tool: &ToolDescription, offer: Offer) -> Value {
     })
 }
 
+/// Description of a field as an element, where that of the schema is about JSON or missing.
+fn about_element(tool: ToolName, field: &str) -> Option<&'static str> {
+    match (tool, field) {
+        (ToolName::Command(_), "command") => Some("Required, unless session_id is given."),
+        (ToolName::TerminalSession, "command") => Some("start: required."),
+        (ToolName::TerminalSession, "input") => Some(
+            "send_input: text to type. A line break just before </input> is Enter; so is <keys>enter</keys>.",
+        ),
+        _ => None,
+    }
+}
+
 /// Prompt text that lists the tools and explains how to call them.
 fn xml(offer: Offer) -> String {
     let mut text = String::from(
@@ -103,12 +116,15 @@ fn xml(offer: Offer) -> String {
             } else {
                 ""
             };
-            let about = field["description"].as_str().unwrap_or_default();
-            let default = match &field["default"] {
-                Value::Null => String::new(),
-                default => format!(" Default: {default}."),
-            };
-            text.push_str(&format!("- {name} ({kind}{need}): {about}{default}\n"));
+            text.push_str(&format!("- {name} ({kind}{need})"));
+            let about = about_element(tool.name, name).or(field["description"].as_str());
+            if let Some(about) = about {
+                text.push_str(&format!(": {about}"));
+            }
+            if !field["default"].is_null() {
+                text.push_str(&format!(" Default: {}.", field["default"]));
+            }
+            text.push('\n');
         }
     }
     text

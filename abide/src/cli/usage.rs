@@ -3,8 +3,10 @@
 use std::ffi::OsString;
 
 use abide_output::sanitizer::Sanitizer;
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use super::args::Cli;
 use super::error::EXIT_ABIDE_ERROR;
 
 /// Commands that people know from other programs, and ours.
@@ -24,6 +26,9 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("questions", "answer"),
     ("init", "setup"),
 ];
+
+/// Command that only completions call.
+const HIDDEN: &str = "complete";
 
 /// Exit code of a command line that cannot be read. `run` and its relatives return the exit code of a command, which
 /// may be 2, so theirs is that of an error of abide.
@@ -53,8 +58,11 @@ pub fn sentence(error: &clap::Error) -> Option<String> {
                      not treated as options"
                 ));
             }
-            let meant = text(ContextKind::SuggestedArg).into_iter().collect();
-            format!("unexpected option '{given}'{}", did_you_mean(meant))
+            let meant = text(ContextKind::SuggestedArg).map(str::to_owned);
+            format!(
+                "unexpected option '{given}'{}",
+                did_you_mean(meant.into_iter().collect())
+            )
         }
         ErrorKind::InvalidSubcommand => {
             let given = text(ContextKind::InvalidSubcommand)?;
@@ -75,23 +83,32 @@ pub fn sentence(error: &clap::Error) -> Option<String> {
 }
 
 /// Commands that were probably meant: of other programs by their names here, else similar ones.
-fn suggested_commands<'a>(error: &'a clap::Error, given: &str) -> Vec<&'a str> {
+fn suggested_commands(error: &clap::Error, given: &str) -> Vec<String> {
     let at_top = matches!(error.get(ContextKind::Usage), Some(usage) if usage.to_string().contains("abide <COMMAND>"));
     if let Some((_, ours)) = SYNONYMS
         .iter()
         .find(|(theirs, _)| at_top && *theirs == given)
     {
-        return vec![ours];
+        return vec![(*ours).to_owned()];
     }
-    match error.get(ContextKind::SuggestedSubcommand) {
+    let mut similar = match error.get(ContextKind::SuggestedSubcommand) {
         // The most similar one comes last.
-        Some(ContextValue::Strings(similar)) => similar.iter().rev().map(String::as_str).collect(),
-        Some(ContextValue::String(similar)) => vec![similar],
+        Some(ContextValue::Strings(similar)) => similar.iter().rev().cloned().collect(),
+        Some(ContextValue::String(similar)) => vec![similar.clone()],
         _ => Vec::new(),
+    };
+    similar.retain(|name| name != HIDDEN);
+    // Clap finds no short name with two letters exchanged.
+    if similar.is_empty() && at_top && given.len() > 1 {
+        let root = Cli::command();
+        let names = root.get_subcommands().map(clap::Command::get_name);
+        let near = names.filter(|name| *name != HIDDEN && strsim::osa_distance(given, name) == 1);
+        similar.extend(near.map(str::to_owned));
     }
+    similar
 }
 
-fn did_you_mean(meant: Vec<&str>) -> String {
+fn did_you_mean(meant: Vec<String>) -> String {
     match meant.is_empty() {
         true => String::new(),
         false => format!("; did you mean '{}'?", meant.join("' or '")),
@@ -103,7 +120,6 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::args::Cli;
 
     fn said(line: &str) -> (String, u8) {
         let words = line.split(' ');
@@ -134,6 +150,14 @@ mod tests {
             (
                 "abide policy tst",
                 "error: unknown command 'tst'; did you mean 'test'",
+            ),
+            (
+                "abide rnu",
+                "error: unknown command 'rnu'; did you mean 'run'?",
+            ),
+            (
+                "abide complet",
+                "error: unknown command 'complet'; did you mean 'completions'?",
             ),
             ("abide xyzzy", "error: unknown command 'xyzzy'\n"),
             (

@@ -32,6 +32,7 @@ pub async fn wait(client: Client, mut wait: WaitArgs) -> Result<u8, CliError> {
     let waiting = post_waiting(&client, "/v1/wait", Some(wait.time), body);
     let bar = ProgressBar {
         total: wait.time,
+        before: Millis(0),
         standby: None,
         purpose,
     };
@@ -224,6 +225,8 @@ const WIDTH: u64 = 24;
 pub struct ProgressBar {
     /// Total duration.
     pub total: Millis,
+    /// Part of it that had passed before.
+    pub before: Millis,
     /// Duration of this call's wait.
     pub standby: Option<Millis>,
     /// Reason for the wait.
@@ -267,7 +270,9 @@ impl ProgressBar {
         let _ = err.flush();
     }
 
-    fn line(&self, passed: Millis) -> String {
+    /// The bar after this time of waiting.
+    fn line(&self, waited: Millis) -> String {
+        let passed = Millis(self.before.0 + waited.0);
         let part = passed.0.min(self.total.0);
         let full = part * WIDTH / self.total.0.max(1);
         let bar: String = (0..WIDTH)
@@ -296,6 +301,7 @@ mod tests {
     fn progress_bar_shows_the_elapsed_share() {
         let bar = ProgressBar {
             total: Millis::from_secs(100),
+            before: Millis(0),
             standby: Some(Millis::from_secs(60)),
             purpose: "the build\u{1b}[2J".into(),
         };
@@ -312,6 +318,18 @@ mod tests {
                 one_line("the build\u{1b}[2J")
             )
         );
+    }
+
+    #[test]
+    fn progress_bar_counts_the_time_before_the_wait() {
+        let bar = ProgressBar {
+            total: Millis::from_secs(600),
+            before: Millis::from_secs(300),
+            standby: None,
+            purpose: String::new(),
+        };
+        let line = format!("{}{} 5m2s of 10m", "█".repeat(12), "░".repeat(12));
+        assert_eq!(bar.line(Millis::from_secs(2)), line);
     }
 
     #[test]

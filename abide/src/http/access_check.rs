@@ -102,7 +102,10 @@ impl AccessCheck {
     }
 
     fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-        let own = |name: &str| self.authorities.iter().any(|own| own == name);
+        let own = |name: &str| {
+            let mut authorities = self.authorities.iter();
+            authorities.any(|own| own.eq_ignore_ascii_case(name))
+        };
         let named = match single_header(headers, &header::HOST) {
             SingleHeader::Value(host) => host.to_str().is_ok_and(own),
             SingleHeader::None | SingleHeader::Several => false,
@@ -294,6 +297,17 @@ mod tests {
         }
         let origins = &public_address.origins;
         assert!(origins.iter().any(|origin| origin == "http://192.0.2.7"));
+    }
+
+    #[test]
+    fn host_names_ignore_case() {
+        let access = access("127.0.0.1:8931");
+        let host = |name: &'static str| {
+            let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static(name))]);
+            access.check_host(&Uri::from_static("/"), &headers).is_ok()
+        };
+        assert!(host("LocalHost:8931"));
+        assert!(!host("LocalHost:8932"));
     }
 
     #[test]

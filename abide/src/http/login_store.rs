@@ -38,10 +38,10 @@ pub struct LoginId(Hash);
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
     /// The code is unknown, used or expired.
-    #[error("this code is no longer valid; `abide open` makes a new one")]
+    #[error("This code is no longer valid; the command “abide open” makes a new one")]
     WrongCode,
     /// Too many wrong codes were tried.
-    #[error("too many wrong codes; wait a minute, then `abide open` makes a new one")]
+    #[error("Too many wrong codes; wait a minute, then use the command “abide open” for a new one")]
     TooMany,
     /// The login could not be stored.
     #[error("the login could not be stored: {0}")]

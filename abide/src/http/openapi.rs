@@ -12,6 +12,7 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
 use super::State;
+use super::headers::{AGENT_HEADER, CONVERSATION_HEADER, KEY_HEADER, PERSON_HEADER, ROOT_HEADER};
 use crate::tools;
 
 /// Generator of the schema of a type.
@@ -25,6 +26,8 @@ pub struct Operation {
     query: Option<SchemaFn>,
     body: BodyKind,
     response: ResponseKind,
+    /// Request headers beside those of every route.
+    headers: &'static [&'static str],
     /// Set if the route needs neither a token nor a login.
     public: bool,
 }
@@ -52,9 +55,17 @@ pub fn operation(summary: &'static str) -> Operation {
         query: None,
         body: BodyKind::None,
         response: ResponseKind::Empty,
+        headers: &[],
         public: false,
     }
 }
+
+/// Headers of every request that is not public.
+const CALLER_HEADERS: &[&str] = &[AGENT_HEADER, PERSON_HEADER];
+/// Further headers of a request that calls a tool.
+pub const CALL_HEADERS: &[&str] = &[CONVERSATION_HEADER, ROOT_HEADER, KEY_HEADER];
+/// Header of a request that can be sent again.
+pub const KEY: &[&str] = &[KEY_HEADER];
 
 impl Operation {
     /// Sets the type of the query.
@@ -90,6 +101,12 @@ impl Operation {
     /// Sets the status and the media type of another response.
     pub fn returns_other(mut self, status: u16, kind: &'static str) -> Self {
         self.response = ResponseKind::Other(status, kind);
+        self
+    }
+
+    /// Adds request headers.
+    pub fn headers(mut self, headers: &'static [&'static str]) -> Self {
+        self.headers = headers;
         self
     }
 
@@ -175,7 +192,7 @@ fn document(operations: &[Operation]) -> Value {
         "info": {
             "title": "abide",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Runs commands, keeps terminal sessions and waits, on behalf of agents. Every error is a problem (RFC 9457) with one sentence in `detail`. Durations are in seconds, timestamps in Unix milliseconds. The header `abide-agent` names the agent; a token without it acts for the agent `default`. A login, or a token with `abide-person: true`, acts for a person, who sees the sessions and timers of every agent.",
+            "description": "Runs commands, keeps terminal sessions and waits, on behalf of agents. A refused request is answered with a problem (RFC 9457), with one sentence in `detail`; a tool that was run and failed with status 200 and `is_error`. Durations are in seconds, timestamps in Unix milliseconds. The header `abide-agent` names the agent; a token without it acts for the agent `default`. A login, or a token with `abide-person: true`, acts for a person, who sees the sessions and timers of every agent.",
         },
         "servers": [{"url": "/"}],
         "security": [{"token": []}, {"login": []}],
@@ -233,6 +250,10 @@ fn operation_json(op: &Operation, schemas: &mut Schemas) -> Value {
     let mut parameters = path_parameters(op.path);
     if let Some(query) = op.query {
         parameters.extend(query_parameters(query(&mut schemas.requests).as_value()));
+    }
+    if !op.public {
+        parameters.extend(header_parameters(CALLER_HEADERS));
+        parameters.extend(header_parameters(op.headers));
     }
     let mut described = json!({
         "summary": op.summary,
@@ -300,6 +321,22 @@ fn path_parameters(path: &str) -> Vec<Value> {
         .collect()
 }
 
+fn header_parameters(names: &[&'static str]) -> Vec<Value> {
+    let names = names.iter();
+    names
+        .map(|name| {
+            let about = match *name {
+                AGENT_HEADER => "The agent that the request acts for; with a token, else `default`.",
+                PERSON_HEADER => "`true`: a person sends the request; without an agent.",
+                CONVERSATION_HEADER => "Conversation of the agent whose messages the call may read: `claude_code:ID` or `codex:ID`.",
+                ROOT_HEADER => "Absolute path of the folder for commands that name none; else the home folder.",
+                _ => "Idempotency key: a request that is sent again with the same key is carried out once.",
+            };
+            json!({"name": name, "in": "header", "required": false, "schema": {"type": "string"}, "description": about})
+        })
+        .collect()
+}
+
 fn query_parameters(shape: &Value) -> Vec<Value> {
     let required = shape["required"].as_array().cloned().unwrap_or_default();
     let fields = shape["properties"].as_object().cloned().unwrap_or_default();
@@ -325,11 +362,15 @@ fn query_parameters(shape: &Value) -> Vec<Value> {
 
 fn tool_operation(tool: &tools::ToolDescription) -> Value {
     let output = with_is_error((tool.output)());
+    let headers = [CALLER_HEADERS, CALL_HEADERS]
+        .map(header_parameters)
+        .concat();
     json!({
         "summary": tool.title,
         "description": tool.description(),
         "operationId": format!("tool_{}", tool.name),
         "tags": ["tools"],
+        "parameters": headers,
         "requestBody": {"content": {"application/json": {"schema": (tool.input)()}}},
         "responses": {
             "200": {
@@ -349,6 +390,7 @@ fn mcp() -> [(&'static str, Value); 3] {
             "operationId": id,
             "tags": ["mcp"],
             "security": [{"token": []}],
+            "parameters": header_parameters(&[AGENT_HEADER, ROOT_HEADER]),
             "responses": responses,
         })
     };

@@ -378,7 +378,7 @@ pub fn agent(name: &[u8]) -> Result<Agent, Problem> {
     });
     name.map(|name| Agent(name.into())).ok_or_else(|| {
         Problem::bad_input(format!(
-            "`{}` must be a name of 1 to {AGENT_LIMIT} bytes without control characters",
+            "the agent (header `{}`, option `--agent`) must be a name of 1 to {AGENT_LIMIT} bytes without control characters",
             headers::AGENT_HEADER
         ))
     })

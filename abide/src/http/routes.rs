@@ -3,8 +3,8 @@
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-use super::openapi::{ApiRouter, OpenApiDocument, operation};
-use super::run_request::{PtySize, RunBody};
+use super::openapi::{ApiRouter, CALL_HEADERS, KEY, OpenApiDocument, operation};
+use super::run_request::RunBody;
 use super::{
     events, frame, ids, log_download, log_lines, log_stream, login, machines, messages, metrics,
     policy, questions, runs, search, session_actions, session_stats, sessions, status, terminal,
@@ -135,6 +135,7 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
         sessions::start,
         operation("Start a session with a terminal")
             .json_body::<abide_api::NewSession>()
+            .headers(CALL_HEADERS)
             .returns_created::<abide_api::Session>(),
     )
     .get(
@@ -201,7 +202,8 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
         "/v1/sessions/{id}/signal",
         session_actions::signal,
         one("Send a signal to the foreground process group")
-            .json_body::<abide_api::SignalRequest>(),
+            .json_body::<abide_api::SignalRequest>()
+            .headers(KEY),
     )
     .post(
         "/v1/sessions/{id}/extend",
@@ -213,6 +215,7 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
         "/v1/sessions/{id}/input",
         session_actions::input,
         operation("Send input")
+            .headers(KEY)
             .query::<session_actions::InputQuery>()
             .bytes_body()
             .returns::<abide_api::WrittenBytes>(),
@@ -220,7 +223,7 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
     .post(
         "/v1/sessions/{id}/resize",
         session_actions::resize,
-        one("Resize a session's terminal").json_body::<PtySize>(),
+        one("Resize a session's terminal").json_body::<abide_api::arguments::SizeArgs>(),
     )
     .post(
         "/v1/runs",
@@ -245,6 +248,7 @@ fn timer_routes(api: ApiRouter) -> ApiRouter {
         timers::create,
         operation("Create a timer and wait for it, as the tool `timer` does; with `timers`, several at once")
             .json_body::<abide_api::NewTimer>()
+            .headers(CALL_HEADERS)
             .returns::<abide_api::TimerMade>(),
     )
     .get(
@@ -270,6 +274,7 @@ fn timer_routes(api: ApiRouter) -> ApiRouter {
         timers::wait,
         operation("Wait until a condition is met, while the client is connected")
             .json_body::<abide_api::arguments::WaitArgs>()
+            .headers(CALL_HEADERS)
             .returns::<abide_api::Waited>(),
     )
 }
@@ -327,6 +332,7 @@ fn people_routes(api: ApiRouter) -> ApiRouter {
         "/v1/questions/{id}/answer",
         questions::answer,
         operation("Answer a question (person only); the first answer counts")
+            .headers(KEY)
             .json_body::<abide_api::QuestionAnswer>()
             .returns::<abide_api::Answered>(),
     )

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use abide_api::arguments::{FromArgument, PositiveSeconds};
 use abide_api::{CommandTool, Id, RunAccepted, RunEnded};
 use abide_core::held::Approval;
-use abide_core::session::End;
+use abide_core::session::{End, Phase};
 use abide_core::wait::Asking;
 use abide_core::{Agent, Key, Millis, Outcome, Request, Run, SessionId, WhyRunning};
 use axum::body::Body;
@@ -431,10 +431,15 @@ fn run_ended(handle: &Handle, outcome: &Outcome, view: Option<&SessionView>) -> 
     };
     // The session's own error is reported in the same field.
     let own = session.as_mut().and_then(|session| session.error.take());
+    let start_error = view.and_then(|view| match &view.state.phase {
+        Phase::Failed { error, .. } => Some((*error).into()),
+        _ => None,
+    });
     RunEnded {
         session,
         outcome: outcome_word,
         error: error.or(own),
+        start_error,
         wanted_end: wanted,
         refused: view.and_then(refused_to_person),
     }

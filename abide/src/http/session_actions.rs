@@ -1,6 +1,6 @@
 //! Actions on a session: kill, rename, extend, signal, resize, input, delete.
 
-use abide_api::arguments::LimitArgs;
+use abide_api::arguments::{BadInput, LimitArgs, SizeArgs};
 use abide_api::{Rename, Session, WrittenBytes};
 use abide_core::session::Phase;
 use abide_core::{Event, SessionId};
@@ -18,7 +18,6 @@ use super::body::{JsonBody, JsonResponse, Query};
 use super::headers::KEY_HEADER;
 use super::problem::Problem;
 use super::requester::{self, Requester};
-use super::run_request::PtySize;
 use super::sessions::{session_from, session_name};
 use crate::keys;
 use crate::tools::{self, SessionControl};
@@ -94,7 +93,7 @@ pub async fn extend(
 ) -> SessionResponse {
     let view = requester.session(&state, &id)?;
     check_not_inside(&requester, &view).await?;
-    let limits = tools::read_extend(LimitArgs::read(body, "this tool")?)?;
+    let limits = tools::read_extend(LimitArgs::read(body, "this request")?)?;
     control(&state, &requester, &view).extend(&limits).await?;
     Ok(JsonResponse(session_from(
         &*requester.session(&state, &id)?,
@@ -142,12 +141,21 @@ pub async fn resize(
     Shared(state): Shared<State>,
     requester: Requester,
     Path(id): Path<String>,
-    body: JsonBody,
+    JsonBody(body): JsonBody,
 ) -> SessionResponse {
     let view = requester.session(&state, &id)?;
-    let PtySize { cols, rows } = body.into()?;
+    let SizeArgs { cols, rows } = SizeArgs::read(body, "this request")?;
+    // The casts lose nothing: the argument types have the bounds of a screen.
+    let (cols, rows) = (
+        cols.map(|cols| cols.0 as u16),
+        rows.map(|rows| rows.0 as u16),
+    );
+    if cols.or(rows).is_none() {
+        let sentence = "`cols` or `rows` is required: there is no size to give.";
+        return Err(BadInput::new(sentence.into()).into());
+    }
     let control = control(&state, &requester, &view);
-    control.resize(Some(cols), Some(rows)).await?;
+    control.resize(cols, rows).await?;
     Ok(JsonResponse(session_from(&view)))
 }
 

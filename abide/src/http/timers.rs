@@ -362,7 +362,7 @@ pub async fn wait(
     JsonBody(body): JsonBody,
 ) -> Result<JsonResponse<Waited>, Problem> {
     let context = context(&requester, &headers)?;
-    let WaitArgs { until, r#for: time } = WaitArgs::read(body, "this tool")?;
+    let WaitArgs { until, r#for: time } = WaitArgs::read(body, "this request")?;
     let until = until.ok_or_else(|| BadInput::about("until", "is required; got nothing."))?;
     let time = time.ok_or_else(|| BadInput::about("for", "is required; got nothing."))?;
     let condition = tools::read_condition(until.0, &context, &state.handle).await?;

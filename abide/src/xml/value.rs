@@ -2,8 +2,13 @@
 
 use serde_json::{Map, Value};
 
-/// Value in the type of its schema. The error says what is allowed.
-pub fn parse_value(text: &str, schema: &Value) -> Result<Value, &'static str> {
+/// Text fields that hold one id or path: blanks around them are indentation.
+const TRIMMED: [&str; 4] = ["session_id", "timer_id", "question_id", "cwd"];
+/// Fields of a condition that hold a number. All others hold text, also if it looks like a number.
+const NUMBERS: [&str; 3] = ["port", "status", "every"];
+
+/// Value of a field in the type of its schema. The error says what is allowed.
+pub fn parse_value(field: &str, text: &str, schema: &Value) -> Result<Value, &'static str> {
     let trimmed = text.trim();
     match schema["type"].as_str() {
         Some("integer") => {
@@ -31,6 +36,9 @@ pub fn parse_value(text: &str, schema: &Value) -> Result<Value, &'static str> {
             }
             _ => parse_list(trimmed).ok_or("a JSON list"),
         },
+        _ if schema["enum"].is_array() || TRIMMED.contains(&field) => {
+            Ok(Value::String(trimmed.to_owned()))
+        }
         _ => Ok(Value::String(text.to_owned())),
     }
 }
@@ -39,7 +47,7 @@ pub fn parse_value(text: &str, schema: &Value) -> Result<Value, &'static str> {
 const DEPTH_LIMIT: usize = 16;
 
 /// Object that is written as elements, as in `<until><port>3000</port></until>`. Values have the type of
-/// `kind`, or else the type that they look like.
+/// `kind`, or else that of a field of a condition.
 fn parse_object(text: &str, kind: &Value, depth: usize) -> Option<Value> {
     if depth > DEPTH_LIMIT {
         return None;
@@ -54,7 +62,7 @@ fn parse_object(text: &str, kind: &Value, depth: usize) -> Option<Value> {
                     .collect::<Option<_>>()?,
             ),
             _ if kind["type"] == "string" => Value::String(inner.to_owned()),
-            _ => guess_value(inner.trim()),
+            _ => condition_value(name, inner.trim()),
         };
         if fields.insert(name.to_owned(), value).is_some() {
             return None;
@@ -69,10 +77,9 @@ fn member(name: &str, inner: &str, depth: usize) -> Option<Value> {
         "all" | "any" => None,
         _ => parse_object(inner.trim(), &Value::Null, depth),
     };
-    match (whole, guess_value(inner.trim())) {
-        (Some(condition), _) | (None, condition @ Value::Object(_)) => Some(condition),
-        (None, _) => parse_object(&format!("<{name}>{inner}</{name}>"), &Value::Null, depth),
-    }
+    let as_json = || serde_json::from_str(inner).ok().filter(Value::is_object);
+    let as_field = || parse_object(&format!("<{name}>{inner}</{name}>"), &Value::Null, depth);
+    whole.or_else(as_json).or_else(as_field)
 }
 
 /// List that is written as elements, as in `<keys><key>up</key><key>enter</key></keys>`.
@@ -82,9 +89,10 @@ fn parse_list(text: &str) -> Option<Value> {
     (!items.is_empty()).then_some(Value::Array(items))
 }
 
-fn guess_value(text: &str) -> Value {
-    match serde_json::from_str(text) {
-        Ok(value @ (Value::Number(_) | Value::Object(_))) => value,
+fn condition_value(field: &str, text: &str) -> Value {
+    let number = NUMBERS.contains(&field).then(|| serde_json::from_str(text));
+    match number {
+        Some(Ok(number)) => Value::Number(number),
         _ => Value::String(text.to_owned()),
     }
 }

@@ -164,8 +164,13 @@ fn tools_prints_every_format() {
         assert!(input["properties"]["sandbox"].is_null(), "{input}");
     }
     let xml = text(&abide.output(["tools", "--format", "xml"]).stdout);
+    assert!(xml.contains("<tool name=\"shell\">"), "{xml}");
     assert!(
-        xml.contains("<tool name=\"shell\">") && xml.contains("- command (string)"),
+        xml.contains("- command (string): Required, unless session_id is given.\n"),
+        "{xml}"
+    );
+    assert!(
+        xml.contains("- env (object)\n") && !xml.contains(r"\n is Enter"),
         "{xml}"
     );
     assert!(!xml.contains("- sandbox"), "{xml}");

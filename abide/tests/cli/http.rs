@@ -354,7 +354,15 @@ fn input_signal_and_resize_need_a_running_session() {
     post("signal", br#"{"signal":"INT"}"#).problem(409, "has ended");
     post("signal", br#"{"signal":"NOPE"}"#).problem(400, "NOPE");
     post("resize", br#"{"cols":80,"rows":24}"#).problem(409, "no terminal");
-    post("resize", br#"{"cols":-1,"rows":24}"#).problem(400, "invalid value");
+    for size in [
+        r#"{"cols":0,"rows":24}"#,
+        r#"{"cols":5000}"#,
+        r#"{"cols":"80"}"#,
+    ] {
+        post("resize", size.as_bytes())
+            .problem(400, "`cols` must be a whole number from 2 to 1000");
+    }
+    post("resize", b"{}").problem(400, "`cols` or `rows` is required");
     post("input", b"text").problem(409, "has ended");
     post("extend", br#"{"timeout":5}"#).problem(409, "has ended");
     post("extend", b"{}").problem(400, "`timeout`, `idle` or `inactivity_timeout` is required");

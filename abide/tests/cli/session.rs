@@ -126,7 +126,7 @@ fn kill_ends_the_tree_and_the_run_reports_it() {
     let output = run.wait_with_output().unwrap();
     assert!(output.status.code().unwrap() > 128, "{output:?}");
     assert!(
-        text(&output.stderr).contains("ended by another client (user)"),
+        text(&output.stderr).contains("the command was killed by a person"),
         "{output:?}"
     );
 }

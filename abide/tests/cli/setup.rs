@@ -416,8 +416,15 @@ fn permission_entry_is_written_where_the_client_has_one() {
         let offer = format!("run `abide setup {client} --approve`.");
         let said = done(&abide, &[client, "--yes"]);
         assert_eq!(said.contains(&offer), has_setting, "{said}");
-        let said = done(&abide, &[client, "--approve", "--yes"]);
+        let output = setup(&abide, &[client, "--approve", "--waker", "--yes"]);
+        let (said, warned) = (text(&output.stdout), text(&output.stderr));
         assert!(!said.contains("--approve"), "{said}");
+        let missing = match client {
+            "gemini" => "abide: Gemini CLI has no setting for --waker\n",
+            "cursor" => "abide: Cursor has no setting for --approve and --waker\n",
+            _ => "",
+        };
+        assert_eq!(warned, missing);
     }
     let text = read(&settings);
     assert!(

@@ -67,6 +67,15 @@ fn timer_exit_code_is_its_status() {
     assert_eq!(run(&abide, &["timer", "stop", &id]).0, 1, "it has ended");
     let ended = standing.wait().expect("it ends");
     assert_eq!(ended.code(), Some(3), "{ended}");
+    for unknown in ["timer_00000000", "nope"] {
+        let (code, said) = run(&abide, &["timer", "wait", unknown]);
+        assert_eq!(code, 2, "{said}");
+    }
+    let mission = &["timer", "start", "1h", "--mission", "paused"];
+    assert_eq!(run(&abide, mission).0, 0);
+    assert_eq!(run(&abide, &["timer", "pause", "last", "1h"]).0, 0);
+    let (code, said) = run(&abide, &["timer", "wait", "last"]);
+    assert_eq!(code, 3, "{said}");
 }
 
 #[test]
@@ -178,16 +187,28 @@ fn call_runs_all_blocks_or_none() {
 #[test]
 fn call_passes_over_blocks_with_tools_of_another_host() {
     let abide = Abide::new();
-    let text = "<tool name=\"read_timer\"></tool>\n<tool name=\"attempt_completion\">\n\
+    let calls = "<tool name=\"read_timer\"></tool>\n<tool name=\"attempt_completion\">\n\
         <result>done</result>\n</tool>\n";
-    std::fs::write(abide.path("text"), text).expect("a file");
+    std::fs::write(abide.path("text"), calls).expect("a file");
     let called = abide.output(["call", "text"]);
-    assert_eq!(called.status.code(), Some(0));
+    assert_eq!(called.status.code(), Some(1));
     let said = String::from_utf8_lossy(&called.stderr);
     assert!(
         said.starts_with("abide: not run: line 2: there is no tool"),
         "{said}"
     );
+    let called = abide.output(["call", "--json", "text"]);
+    assert_eq!(called.status.code(), Some(1));
+    let printed = text(&called.stdout);
+    let lines: Vec<Value> = printed
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines.len(), 2, "{printed}");
+    assert_eq!(lines[0]["tool"], "attempt_completion");
+    assert_eq!(lines[0]["line"], 2);
+    assert_eq!(lines[0]["result"]["is_error"], true);
+    assert_eq!(lines[1]["result"]["is_error"], false);
 }
 
 #[test]

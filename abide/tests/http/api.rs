@@ -76,13 +76,14 @@ fn openapi_document_matches_its_snapshot() {
     let document = document(&abide);
     let mut lines = Vec::new();
     for (path, method, op) in operations(&document) {
-        let query: Vec<&str> = op["parameters"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|parameter| parameter["in"] == "query")
-            .filter_map(|parameter| parameter["name"].as_str())
-            .collect();
+        let named = |place: &str| -> Vec<&str> {
+            let parameters = op["parameters"].as_array().into_iter().flatten();
+            parameters
+                .filter(|parameter| parameter["in"] == place)
+                .filter_map(|parameter| parameter["name"].as_str())
+                .collect()
+        };
+        let query = named("query");
         let answers: Vec<String> = op["responses"]
             .as_object()
             .expect("answers")
@@ -104,7 +105,19 @@ fn openapi_document_matches_its_snapshot() {
             true => String::new(),
             false => format!("?{}", query.join("&")),
         };
-        lines.push(format!("{method} {path}{query} -> {}", answers.join("; ")));
+        let headers = match named("header")[..] {
+            // Those of every request of a caller.
+            ["abide-agent", "abide-person"] => String::new(),
+            [] => " (no headers)".to_owned(),
+            ["abide-agent", "abide-person", ref further @ ..] => {
+                format!(" ({})", further.join(", "))
+            }
+            ref others => format!(" (only {})", others.join(", ")),
+        };
+        lines.push(format!(
+            "{method} {path}{query}{headers} -> {}",
+            answers.join("; ")
+        ));
     }
     let shapes = document["components"]["schemas"]
         .as_object()

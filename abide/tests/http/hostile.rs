@@ -190,7 +190,6 @@ impl Matrix {
             "localhost:80".into(),
             format!("localhost.:{port}"),
             format!("127.0.0.1.:{port}"),
-            format!("LOCALHOST:{port}"),
             format!("sub.localhost:{port}"),
             format!("localtest.me:{port}"),
             format!("127.0.0.1.nip.io:{port}"),

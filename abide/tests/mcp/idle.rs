@@ -118,7 +118,7 @@ fn handed_over_command_is_asked_about_at_its_idle_limit_and_no_ends_it() {
         answer(&home, &again, "no");
         process.wait_gone();
         let told = message(&mut client);
-        assert!(told.contains("ended by a person who answered no"), "{told}");
+        assert!(told.contains("a person answered no]"), "{told}");
     }
 }
 

@@ -8,8 +8,8 @@ mod value;
 pub use tools::{
     ACTIONS, Cols, CommandArgs, ExecuteCommandArgs, ExtendArgs, LimitArgs, ListArgs,
     PauseTimerArgs, ReadMessagesArgs, ReadOutputArgs, ReadTimerArgs, ResizeArgs, Rows,
-    SANDBOX_FIELDS, SearchArgs, SendInputArgs, SessionArgs, ShellArgs, SignalArgs, StartArgs,
-    TerminalSessionArgs, TimerActionArgs, TimerArgs, WaitArgs,
+    SANDBOX_FIELDS, SearchArgs, SendInputArgs, SessionArgs, ShellArgs, SignalArgs, SizeArgs,
+    StartArgs, TerminalSessionArgs, TimerActionArgs, TimerArgs, WaitArgs,
 };
 pub use value::{
     AnySeconds, AnyText, ConditionFields, Env, FilledText, FromArgument, IdleSeconds,

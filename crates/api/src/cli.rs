@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     AuditLine, AuditVerified, ClosedQuestion, Daemon, Message, PolicyTested, Question,
-    QuestionDetails, QuestionEvent, Session, SessionEnd, TimerDetails,
+    QuestionDetails, QuestionEvent, Session, SessionEnd, StartError, TimerDetails,
 };
 
 /// `run`
@@ -27,6 +27,9 @@ pub struct Run {
     /// One sentence, if the run did not end by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Kind of the error, if the command could not be started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_error: Option<StartError>,
     /// Cause for which the session should have ended, if it cannot be ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-nullable" = true))]

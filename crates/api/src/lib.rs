@@ -57,7 +57,7 @@ pub use search::{Match, MatchPage};
 pub use session::{
     Activity, Containment, ListedSession, LiveActivity, OutputEnded, Process, RemovedSession,
     RunAccepted, RunEnded, SandboxedBy, Session, SessionEnd, SessionPage, SessionState,
-    SessionStatus, SessionSummary,
+    SessionStatus, SessionSummary, StartError,
 };
 pub use session_stats::{AgentSessions, SessionDay, SessionOutcomes, SessionStats};
 pub use status::{

@@ -95,6 +95,13 @@ words! {
         Lost = "lost",
     } from abide_core::session::End;
 
+    /// Kind of error for which a command could not be started.
+    StartError {
+        NotFound = "not_found",
+        NotExecutable = "not_executable",
+        Other = "other",
+    } from abide_core::StartError;
+
     /// Mechanism that keeps track of a process tree.
     Containment {
         Cgroup = "cgroup",
@@ -254,6 +261,9 @@ pub struct RunEnded {
     /// One sentence, if the run did not end by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Kind of the error, if the command could not be started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_error: Option<StartError>,
     /// Cause for which the session should have ended, if it cannot be ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-nullable" = true))]

@@ -212,8 +212,13 @@ impl Engine {
             Event::PersonUnreachable { call } => self.person_unreachable(step, call),
             Event::Watchers { count } => self.watchers_are(step, count),
             Event::Started { session } => self.started(step, session),
-            Event::StartFailed { session, fault, at } => {
-                self.start_failed(step, session, Phase::Failed { fault, at });
+            Event::StartFailed {
+                session,
+                fault,
+                error,
+                at,
+            } => {
+                self.start_failed(step, session, Phase::Failed { fault, error, at });
             }
             Event::OutputGrew {
                 session,

@@ -13,7 +13,7 @@ use crate::message::StoredMessage;
 use crate::question::Question;
 use crate::record::{LoadedShard, StoredRows, StoredState};
 use crate::request::{Caller, Request};
-use crate::session::{Ending, Session};
+use crate::session::{Ending, Session, StartError};
 use crate::time::{Mono, Steady, Wall};
 use crate::timer::Observation;
 
@@ -54,6 +54,8 @@ pub enum Event {
         session: SessionId,
         /// Step that failed, as one sentence.
         fault: Arc<str>,
+        /// Kind of the error.
+        error: StartError,
         /// Time of the failure.
         at: Wall,
     },

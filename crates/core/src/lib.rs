@@ -47,7 +47,9 @@ pub use message::About;
 pub use question::{Answer, Closing, Question, Subject};
 pub use record::Record;
 pub use request::{Refusal, Request, Run, Try};
-pub use session::{Containment, End, Ending, Exit, Gap, Sandboxed, SandboxedBy, Session};
+pub use session::{
+    Containment, End, Ending, Exit, Gap, Sandboxed, SandboxedBy, Session, StartError,
+};
 pub use session_name::SessionName;
 pub use shorten::shorten;
 pub use time::{Millis, Mono, Now, Wall};

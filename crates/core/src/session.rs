@@ -158,6 +158,8 @@ pub enum Phase {
     Failed {
         /// Step that failed and its error, as one sentence.
         fault: Arc<str>,
+        /// Kind of the error.
+        error: StartError,
         /// Time of the failure.
         at: Wall,
     },
@@ -210,6 +212,17 @@ impl Ending {
         let on_purpose = self.end.is_kill() && self.end != End::Sandbox;
         self.exit != Some(Exit::Code(0)) && !on_purpose
     }
+}
+
+/// Kind of error for which a command could not be started, as exit codes distinguish it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// The program, or its folder, does not exist.
+    NotFound,
+    /// The program exists but cannot be executed.
+    NotExecutable,
+    /// Any other error.
+    Other,
 }
 
 /// Exit status of a process.

@@ -4,7 +4,7 @@ use abide_core::request::Caller;
 use abide_core::session::{Phase, StartedBy};
 use abide_core::{
     Agent, Answer, Asking, CallId, Closing, Effect, End, Engine, Event, Millis, Mono, Now, Outcome,
-    Refusal, Request, Run, Session, SessionId, Wall, limit,
+    Refusal, Request, Run, Session, SessionId, StartError, Wall, limit,
 };
 
 fn run(call: u64, asking: Asking) -> Event {
@@ -75,6 +75,7 @@ fn running_sessions_are_limited() {
     let failed = Event::StartFailed {
         session,
         fault: "gone".into(),
+        error: StartError::Other,
         at: Wall(0),
     };
     step(&mut engine, failed);
@@ -147,6 +148,7 @@ fn stored_sessions_are_limited() {
             end_heard: None,
             phase: Phase::Failed {
                 fault: "no".into(),
+                error: StartError::Other,
                 at: Wall(0),
             },
         };

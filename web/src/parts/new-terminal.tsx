@@ -7,6 +7,7 @@ import { go, wantedTerminal } from '../state/route';
 import { useValue, Value } from '../state/value';
 import type { Session } from '../wire';
 import { DialogForm, ModalDialog } from './dialog';
+import { fittingSize } from './terminal-size';
 
 const asking = new Value(false);
 
@@ -29,7 +30,8 @@ function Form({ onClose }: { onClose: () => void }) {
   const [cwd, setCwd] = useState('');
   const start = async () => {
     // A terminal that a person starts has no idle limit.
-    const wanted = { command, inactivity_timeout: 0, ...(cwd.trim() ? { cwd: cwd.trim() } : {}) };
+    const width = document.querySelector('.page')?.clientWidth ?? window.innerWidth;
+    const wanted = { command, inactivity_timeout: 0, ...fittingSize(width), ...(cwd.trim() ? { cwd: cwd.trim() } : {}) };
     const session = await post<Session>('/v1/sessions', wanted);
     if (!stateCache.sessions.get(session.session_id)) stateCache.putSession(session);
     wantedTerminal.set(session.session_id);

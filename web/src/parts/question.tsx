@@ -21,7 +21,8 @@ const SAID: Record<string, string> = {
 
 const KEYS: Record<string, 'yes' | 'no' | 'quiet'> = { y: 'yes', n: 'no', q: 'quiet' };
 
-export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
+/** `page`: the session whose page shows the card. */
+export const QuestionCard = memo(function QuestionCard({ id, page }: { id: string; page?: string }) {
   const question = useEntry(stateCache.questions, id);
   const pulse = useEntry(stateCache.pulses, question?.session_id ?? '');
   const session = useEntry(stateCache.sessions, question?.session_id ?? '');
@@ -75,7 +76,7 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
           </span>
           <span>agent {question.agent}</span>
           {question.machine && <span>on {question.machine}</span>}
-          <Link href={`/sessions/${question.session_id}`}>Open session</Link>
+          {question.session_id !== page && <Link href={`/sessions/${question.session_id}`}>Open session</Link>}
         </div>
         <div className="quoted">
           <span>Last lines</span>

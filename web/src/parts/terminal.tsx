@@ -9,12 +9,9 @@ import { pauseBefore } from '../state/live';
 import { showToast } from '../state/toasts';
 import { wantedTerminal } from '../state/route';
 import { withAdoptedStyles } from './adopted-styles';
+import { fittingSize, LARGEST, WIDE } from './terminal-size';
 
-const LARGEST = 14;
 const SMALLEST = 9;
-/** Width and height of a character, relative to the font size. */
-const WIDE = 0.6023;
-const HIGH = 1.21;
 
 const COLOURS = {
   background: '#17191a',
@@ -82,6 +79,8 @@ export default function Terminal({ id, silent }: Props) {
   const [state, setState] = useState<State>('connecting');
   const [size, setSize] = useState<[number, number] | null>(null);
   const [readOnly, setReadOnly] = useState('');
+  /** It was just started from the page, and is shown with its keys once it is live. */
+  const started = useRef(false);
 
   useEffect(() => {
     const box = place.current;
@@ -154,6 +153,7 @@ export default function Terminal({ id, silent }: Props) {
         if (wantedTerminal.get() === id) {
           wantedTerminal.set(null);
           terminal.focus();
+          started.current = true;
         }
       } else if (word.type === 'resized') {
         resize(word);
@@ -228,12 +228,16 @@ export default function Terminal({ id, silent }: Props) {
     };
   }, [id]);
 
+  useEffect(() => {
+    if (state !== 'live' || !started.current) return;
+    started.current = false;
+    place.current?.parentElement?.scrollIntoView({ block: 'nearest' });
+  }, [state]);
+
   const fit = () => {
     const box = place.current;
     if (!box) return;
-    const cols = Math.max(20, Math.floor((box.clientWidth - 32) / (LARGEST * WIDE)));
-    const rows = Math.max(10, Math.min(60, Math.floor((window.innerHeight - 220) / (LARGEST * HIGH))));
-    socket.current?.send(JSON.stringify({ type: 'resize', cols, rows }));
+    socket.current?.send(JSON.stringify({ type: 'resize', ...fittingSize(box.clientWidth) }));
   };
 
   return (

@@ -52,7 +52,7 @@ export function SteppingBar({ timer }: { timer: CachedTimer }) {
   const left = timer.due === null ? timer.remaining_time : (timer.due - now) / 1_000;
   const done = timer.total_duration > 0 ? 1 - left / timer.total_duration : 1;
   const label = `${Math.round(Math.min(1, Math.max(0, done)) * 100)}% of ${length(timer.total_duration)} has passed`;
-  return <StillBar label={label} at={done} className={timer.due === null ? 'wide still' : 'wide'} />;
+  return <StillBar label={label} at={done} className={timer.due === null ? 'still' : ''} />;
 }
 
 export function TimerBar({ timer }: { timer: CachedTimer }) {
@@ -219,7 +219,7 @@ export function TimerButtons({ timer }: { timer: CachedTimer }) {
         title={BACKGROUND}
         onClick={() => void timerAction(id, 'cancel')}
       >
-        Run in background
+        Cancel wait
       </button>
       <button type="button" className="button compact bad" onClick={() => setStopping(true)}>
         Stop timer…
@@ -259,9 +259,10 @@ export function TimerMenu({ timer, tabIndex }: { timer: CachedTimer; tabIndex: n
         <Menu.Item
           className="menu-item"
           disabled={timer.status !== 'running'}
+          title={BACKGROUND}
           onClick={() => void timerAction(id, 'cancel')}
         >
-          Run in background
+          Cancel wait
         </Menu.Item>
         <Menu.Item className="menu-item fault" onClick={() => setStopping(true)}>
           Stop timer…

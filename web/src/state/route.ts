@@ -19,11 +19,11 @@ export function parse(path: string): Route {
   const [first, second] = parts;
   if (!first) return { view: 'now' };
   if (first === 'timers' && !second) return { view: 'timers' };
-  if (first === 'timers' && second && parts.length === 2) return { view: 'timer', id: second };
+  if (first === 'timers' && second?.startsWith('timer_') && parts.length === 2) return { view: 'timer', id: second };
   if (first === 'messages' && !second) return { view: 'messages' };
   if (first === 'rules' && !second) return { view: 'rules' };
   if (first === 'sessions' && !second) return { view: 'sessions' };
-  if (first === 'sessions' && second && parts.length === 2) return { view: 'session', id: second };
+  if (first === 'sessions' && second?.startsWith('session_') && parts.length === 2) return { view: 'session', id: second };
   return { view: 'not_found', path };
 }
 

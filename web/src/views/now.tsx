@@ -251,6 +251,6 @@ function headline(questions: number, sessions: number, timers: number): string {
   if (sessions + timers === 0) return 'All quiet';
   const parts = [];
   if (sessions > 0) parts.push(`${plural(sessions, 'session')} running`);
-  if (timers > 0) parts.push(`${plural(timers, 'timer')} waiting`);
+  if (timers > 0) parts.push(plural(timers, 'timer'));
   return parts.join(', ');
 }

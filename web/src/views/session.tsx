@@ -63,7 +63,7 @@ export function Session({ id }: { id: string }) {
   }
   const alive = isAlive(session);
   return (
-    <div className="page">
+    <div className="page session-page">
       <header className="session-head">
         <div className="page-head">
           <SessionState session={session} waits={pulse?.waiting_for_input ?? false} />
@@ -168,7 +168,7 @@ function Command({ text }: { text: string }) {
 function Asked({ session }: { session: string }) {
   const ids = useIds(stateCache.questions, all);
   const own = ids.filter((id) => stateCache.questions.get(id)?.session_id === session);
-  return own.map((id) => <QuestionCard key={id} id={id} />);
+  return own.map((id) => <QuestionCard key={id} id={id} page={session} />);
 }
 
 function all(store: KeyedStore<CachedQuestion>): string[] {

@@ -99,7 +99,7 @@ function Open() {
   );
   const beyond = useValue(stateCache.unloadedTimers);
   const { ids, props } = useStableOrder(useIds(stateCache.timers, choose));
-  const height = useRowHeight(60, 104);
+  const height = useRowHeight(60, 112);
   const showAll = () => {
     setText('');
     setStatus('');

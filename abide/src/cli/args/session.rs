@@ -228,7 +228,7 @@ Examples:
   abide logs session_k3v9x2bc --raw > output.bin
 
 Without --raw, escape sequences and control characters are removed, so that a log cannot affect the
-terminal.";
+terminal, and a carriage return begins a new line: every step of a progress bar is a line.";
 
 /// Show the output of a session
 #[derive(Debug, Args)]

@@ -75,8 +75,8 @@ fn condition(text: &str) -> Result<serde_json::Value, InvalidValue> {
 }
 
 const TIMER_WAIT_HELP: &str = "\
-Exit codes: 0 completed, 1 the standby time ended first, 3 stopped, cancelled or paused meanwhile,
-130 Ctrl-C.";
+Exit codes: 0 completed, 1 the standby time ended first, 2 there is no such timer, 3 stopped,
+cancelled or paused, 130 Ctrl-C.";
 
 /// Wait for a timer that was started before
 #[derive(Debug, Args)]
@@ -283,7 +283,7 @@ Example:
   END
 
 `abide tools --format xml` prints the matching prompt text. Exit codes: 0 no tool answered with an
-error, 1 at least one did, 2 the text is invalid and nothing was run.";
+error, 1 at least one did or was of another host, 2 the text is invalid and nothing was run.";
 
 /// Run the XML tool calls in a model's text and print the results
 #[derive(Debug, Args)]

@@ -158,7 +158,8 @@ fn log(paths: &Paths) -> Option<Finding> {
         Some(last) => Finding::warning(
             "log",
             format!(
-                "{errors} errors since the daemon started; last: {}",
+                "{errors} {} since the daemon started; last: {}",
+                if errors == 1 { "error" } else { "errors" },
                 one_line(last.trim())
             ),
             format!("see {file}"),

@@ -204,7 +204,9 @@ pub(super) fn command(words: &[OsString]) -> Result<(String, Option<Vec<OsText>>
                 .next("pass the command as several words, which may be any bytes")
         })?;
         if line.trim().is_empty() {
-            return Err(abide_error("the command is empty".into()).next("abide run -- COMMAND"));
+            return Err(
+                abide_error("the command is empty".into()).next("write the command after `--`")
+            );
         }
         return Ok((line.to_owned(), None));
     }

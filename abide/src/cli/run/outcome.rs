@@ -1,5 +1,6 @@
 //! Outcome of a run as an exit code and a sentence.
 
+use abide_api::StartError;
 use abide_core::Millis;
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
@@ -61,7 +62,7 @@ fn exit_code_and_sentence(ended: &Value, cancelled: bool, args: &RunArgs) -> (u8
     match (outcome, end) {
         ("failed", _) => {
             let error = error.unwrap_or_else(|| "the command failed to start".into());
-            (start_code(&error), Some(error))
+            (start_code(ended), Some(error))
         }
         ("undying", _) => {
             let code = match ended["wanted_end"].as_str() {
@@ -97,10 +98,14 @@ fn exit_code_and_sentence(ended: &Value, cancelled: bool, args: &RunArgs) -> (u8
             let sentence = "the command was ended by its sandbox";
             (code.unwrap_or(EXIT_ABIDE_ERROR), Some(sentence.into()))
         }
-        (_, "user" | "agent" | "inactivity") => (
-            code.unwrap_or(EXIT_ABIDE_ERROR),
-            Some(format!("the command was ended by another client ({end})")),
-        ),
+        (_, "user" | "agent" | "inactivity") => {
+            let sentence = match end {
+                "user" => "the command was killed by a person",
+                "agent" => "the command was killed by its agent",
+                _ => "the command was closed: it was inactive",
+            };
+            (code.unwrap_or(EXIT_ABIDE_ERROR), Some(sentence.into()))
+        }
         _ => match code {
             Some(code) => (code, error),
             None => {
@@ -112,20 +117,11 @@ fn exit_code_and_sentence(ended: &Value, cancelled: bool, args: &RunArgs) -> (u8
 }
 
 /// Exit code for a command that could not be started, by the convention of shells.
-fn start_code(error: &str) -> u8 {
-    let error = error.to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| error.contains(word));
-    if says(&[
-        "permission denied",
-        "exec format",
-        "is a directory",
-        "text file busy",
-    ]) {
-        NOT_EXECUTABLE
-    } else if says(&["no such file", "not found", "not a directory"]) {
-        NOT_FOUND
-    } else {
-        EXIT_ABIDE_ERROR
+fn start_code(ended: &Value) -> u8 {
+    match ended["start_error"].as_str().and_then(StartError::of) {
+        Some(StartError::NotFound) => NOT_FOUND,
+        Some(StartError::NotExecutable) => NOT_EXECUTABLE,
+        Some(StartError::Other) | None => EXIT_ABIDE_ERROR,
     }
 }
 
@@ -169,7 +165,7 @@ mod tests {
     fn exit_codes_are_those_of_the_help() {
         let ended = |end: &str, code: Option<i32>, signal: Option<i32>| json!({"outcome": "ended", "end": end, "exit_code": code, "signal": signal});
         let undying = |wanted: &str| json!({"outcome": "undying", "wanted_end": wanted});
-        let failed = |error: &str| json!({"outcome": "failed", "error": error});
+        let failed = |error: &str| json!({"outcome": "failed", "error": "cannot run x: Permission denied", "start_error": error});
         for (facts, cancelled, code) in [
             (ended("exited", Some(0), None), false, 0),
             (ended("exited", Some(7), None), false, 7),
@@ -184,13 +180,9 @@ mod tests {
             (undying("idle_declined"), false, 124),
             (undying("user"), true, 130),
             (undying("agent"), false, 125),
-            (
-                failed("cannot execute x: No such file or directory"),
-                false,
-                127,
-            ),
-            (failed("cannot execute x: Permission denied"), false, 126),
-            (failed("no processes left"), false, 125),
+            (failed("not_found"), false, 127),
+            (failed("not_executable"), false, 126),
+            (failed("other"), false, 125),
         ] {
             assert_eq!(exit_code(&facts, cancelled), code, "{facts}");
         }

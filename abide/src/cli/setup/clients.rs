@@ -162,6 +162,20 @@ impl ClientName {
         ))
     }
 
+    /// Sentence about options for which the client has no setting. `None`: it has one for each that is given.
+    pub fn without_setting(self, approve: bool, waker: bool) -> Option<String> {
+        let options = [
+            ("--approve", approve && self.approval_question().is_none()),
+            ("--waker", waker && self.waker().is_none()),
+        ];
+        let ignored = options.into_iter().filter(|(_, ignored)| *ignored);
+        let ignored: Vec<&str> = ignored.map(|(option, _)| option).collect();
+        (!ignored.is_empty()).then(|| {
+            let (title, ignored) = (self.title(), ignored.join(" and "));
+            format!("{title} has no setting for {ignored}")
+        })
+    }
+
     /// Effect and cost of the waker.
     pub fn waker_terms(self) -> Option<&'static str> {
         match self {

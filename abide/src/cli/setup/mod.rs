@@ -94,6 +94,9 @@ fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<u
     if let Some(sentence) = missing.as_ref().filter(|_| !args.json.json) {
         outln!("{sentence} The change takes effect when it is installed.\n");
     }
+    if let Some(sentence) = client.without_setting(args.approve, args.waker) {
+        errln!("abide: {sentence}");
+    }
     let choices = Choices::of(client, args, paths, &agent)?;
     let mut changes = Vec::new();
     for (file, edit) in edits(client, args, paths, &agent, choices)? {

@@ -246,6 +246,15 @@ arguments! {
         inactivity_timeout: AnySeconds,
     }
 
+    /// New size of a terminal. A missing dimension keeps its value; at least one is needed.
+    #[schemars(rename = "Size")]
+    SizeArgs {
+        /// Columns.
+        cols: Cols,
+        /// Rows.
+        rows: Rows,
+    }
+
     /// A condition to wait for.
     #[schemars(rename = "Wait")]
     WaitArgs {

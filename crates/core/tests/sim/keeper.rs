@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use abide_core::session::Phase;
-use abide_core::{End, Ending, Event, Exit, Millis, Mono, Session, SessionId, Wall};
+use abide_core::{End, Ending, Event, Exit, Millis, Mono, Session, SessionId, StartError, Wall};
 
 use super::Tally;
 use super::random::Random;
@@ -137,6 +137,7 @@ impl Keeper {
             Truth::Starting { .. } => Phase::Starting,
             Truth::Failed => Phase::Failed {
                 fault: "it failed".into(),
+                error: StartError::Other,
                 at: Wall(0),
             },
             Truth::Running => Phase::Running {
@@ -220,6 +221,7 @@ impl Keeper {
             let failed = Event::StartFailed {
                 session,
                 fault: "it failed".into(),
+                error: StartError::Other,
                 at: Wall(0),
             };
             return self.say(failed, now, random);

@@ -7,7 +7,7 @@ use abide_core::request::Caller;
 use abide_core::session::{Phase, StartedBy};
 use abide_core::{
     Agent, Answer, Asking, Conversation, End, Ending, Event, Exit, HeldConnection, Key, Millis,
-    Mono, Question, QuestionId, Request, Run, Session, SessionId, Subject, Try, Wall,
+    Mono, Question, QuestionId, Request, Run, Session, SessionId, StartError, Subject, Try, Wall,
 };
 
 use super::Stage;
@@ -83,6 +83,7 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
         "failed" => Event::StartFailed {
             session: words.session()?,
             fault: words.next()?.into(),
+            error: StartError::Other,
             at: stage.now.wall,
         },
         "grew" => Event::OutputGrew {

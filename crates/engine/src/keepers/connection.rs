@@ -9,7 +9,7 @@ use abide_core::{Containment, End, Event, Millis, Mono, SessionId, Wall};
 use rustix::process::Signal;
 use tokio::sync::{Notify, Semaphore, watch};
 
-use super::{Keepers, failed_keeper, starting};
+use super::{Keepers, failed_keeper, start_error, starting};
 use crate::clock::SystemClock;
 use crate::lock::lock;
 use crate::seams::KeeperControl;
@@ -510,9 +510,9 @@ fn to_event(
             None
         }
         FromKeeper::StartFailed {
+            errno,
             sentence,
             at_wall_ms,
-            ..
         } => {
             if !life.ready {
                 tracing::warn!("cannot start a keeper: {sentence}");
@@ -525,6 +525,7 @@ fn to_event(
             Some(Event::StartFailed {
                 session,
                 fault: sentence.into(),
+                error: start_error(errno),
                 at: Wall(at_wall_ms),
             })
         }

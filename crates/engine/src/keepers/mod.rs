@@ -17,9 +17,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_core::{
-    Containment, Event, Millis, Mono, Sandboxed, SandboxedBy, Session, SessionId, SessionName, Wall,
+    Containment, Event, Millis, Mono, Sandboxed, SandboxedBy, Session, SessionId, SessionName,
+    StartError, Wall,
 };
 use abide_output::secret_fingerprints::SecretFingerprints;
+use rustix::io::Errno;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -200,6 +202,7 @@ impl Keepers {
         let event = Event::StartFailed {
             session,
             fault: why.into(),
+            error: StartError::Other,
             at,
         };
         let events = self.events.clone();
@@ -447,6 +450,15 @@ fn hello() -> Vec<u8> {
 }
 
 /// True if the limit of open files of this process or of the machine is reached.
+/// Kind of the error that the keeper met at the start of a command.
+fn start_error(errno: i32) -> StartError {
+    match Errno::from_raw_os_error(errno) {
+        Errno::NOENT | Errno::NOTDIR => StartError::NotFound,
+        Errno::ACCESS | Errno::NOEXEC | Errno::ISDIR | Errno::TXTBSY => StartError::NotExecutable,
+        _ => StartError::Other,
+    }
+}
+
 fn is_out_of_descriptors(fault: &io::Error) -> bool {
     matches!(fault.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }

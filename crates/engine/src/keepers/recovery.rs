@@ -12,7 +12,7 @@ use abide_core::session::{Ending, Phase, Session, StartedBy};
 use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, SessionName, Wall};
 use abide_output::secret_fingerprints::SecretFingerprints;
 
-use super::{Keepers, RecoveredSession, SessionDetails, failed_keeper, hello};
+use super::{Keepers, RecoveredSession, SessionDetails, failed_keeper, hello, start_error};
 use crate::clock::{Clock, SystemClock, pause};
 use crate::socket;
 use abide_session::daemon_record::{ChangedLimits, DaemonRecord};
@@ -178,12 +178,13 @@ fn phase(
 ) -> Phase {
     match &known {
         Some(EndingFile::Failed {
+            errno,
             sentence,
             at_wall_ms,
-            ..
         }) => {
             return Phase::Failed {
                 fault: sentence.as_str().into(),
+                error: start_error(*errno),
                 at: Wall(*at_wall_ms),
             };
         }

@@ -62,14 +62,14 @@ pub fn ending_line(view: &SessionView) -> String {
         (End::Sandbox, _) => format!("[ended by its sandbox after {after}]"),
         (End::Deadline, _) => format!("[killed at its time limit after {after}]"),
         (end @ (End::User | End::Agent | End::Inactivity | End::IdleDeclined), Some(exit)) => {
-            let by = match end {
-                End::IdleDeclined => "a person who answered no",
-                end => end.as_str(),
+            let why = match end {
+                End::IdleDeclined => "a person answered no",
+                End::User => "a person ended it",
+                End::Agent => "its agent ended it",
+                _ => "it was inactive",
             };
-            format!(
-                "[ended by {by} with code {} after {after}]",
-                exit.shell_code()
-            )
+            let code = exit.shell_code();
+            format!("[ended after {after} with code {code}: {why}]")
         }
         (_, Some(Exit::Code(code))) => format!("[exited with code {code} after {after}]"),
         (_, Some(Exit::Signal(signal))) => format!("[ended by signal {signal} after {after}]"),
