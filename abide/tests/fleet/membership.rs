@@ -111,6 +111,60 @@ fn f60_forged_machine_row_gives_no_right() {
 }
 
 #[test]
+fn f60_machine_that_is_renamed_in_the_database_takes_its_own_name_again() {
+    let pair = Pair::with("[fleet]\ntype = [\"office\"]\n");
+    let id = pair.cat();
+    let rows = |name: &str| format!("SELECT count(*) FROM abide.machine WHERE name = '{name}'");
+    (pair.server()).sql("UPDATE abide.machine SET name = 'office' WHERE name = 'desk'");
+    look_for("its own name", || {
+        (pair.server().sql(&rows("desk")) == "1").then_some(())
+    });
+    pair.wait_known();
+    let input = json!({"action": "send_input", "session_id": id, "input": "stolen\n"});
+    let refused = call(&pair.desk, &input);
+    assert_eq!(refused.body["is_error"], true, "{}", refused.body);
+    assert_eq!(pair.server().sql(&rows("office")), "0");
+}
+
+#[test]
+fn f60_row_that_cannot_be_read_does_not_stop_the_fleet() {
+    let pair = Pair::with("");
+    pair.server().sql(
+        "INSERT INTO abide.machine (id, name, labels, version, boot, claim, standing, heartbeat, pace, written) \
+         VALUES (1, 'odd', '', '0', 'x', 1, 'member', 1, 'slow', 0); \
+         INSERT INTO abide.shard (id, owner, epoch) VALUES (1, 1, -1); \
+         UPDATE abide.fleet SET members = members + 1",
+    );
+    pair.desk.kill_daemon();
+    pair.desk.start();
+    let timer = json!({"total_duration": 3600, "mission": "as ever"});
+    look_for("a timer that can be made", || {
+        (pair.desk.try_post("/v1/timers", &timer)?.status == 200).then_some(())
+    });
+    let log = std::fs::read_to_string(pair.desk.path("daemon.log")).expect("a log");
+    for row in ["row 1 of `machine`", "row 1 of `shard`"] {
+        assert_eq!(log.matches(row).count(), 1, "{log}");
+    }
+}
+
+#[test]
+fn f62_key_of_a_revoked_machine_is_remembered_though_it_never_called() {
+    let pair = Pair::with("");
+    let id = pair.cat();
+    pair.server().sql(
+        "UPDATE abide.machine SET standing = 'revoked' WHERE name = 'desk'; \
+         UPDATE abide.fleet SET members = members + 1",
+    );
+    let keys = pair.build.path("revoked-keys");
+    look_for("the key", || keys.exists().then_some(()));
+    pair.server()
+        .sql("UPDATE abide.machine SET standing = 'member' WHERE name = 'desk'");
+    let read = json!({"action": "screen", "session_id": id});
+    let refused = call(&pair.desk, &read);
+    assert_eq!(refused.body["is_error"], true, "{}", refused.body);
+}
+
+#[test]
 fn f62_revoked_machine_has_no_right_also_if_the_row_is_changed_back() {
     let pair = Pair::with("");
     let id = pair.cat();
