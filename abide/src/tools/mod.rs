@@ -331,6 +331,7 @@ async fn begin_call(
         }
         ToolName::ReadMessages => {
             let (request, read) = messages::read(arguments, &context)?;
+            handle.take_messages_of(&context.caller()).await;
             (request, None, EngineTool::ReadMessages(read))
         }
         ToolName::TerminalSession => {
@@ -510,7 +511,11 @@ impl ToolCall {
             return;
         };
         let reads = matches!(&self.execution, Execution::Engine(call) if matches!(call.tool, EngineTool::ReadMessages(_)));
-        if reads || self.appended.is_some() || !self.handle.published().any_unread() {
+        if reads || self.appended.is_some() {
+            return;
+        }
+        let are_taken = self.handle.take_messages_of(&caller).await;
+        if !are_taken && !self.handle.published().any_unread() {
             return;
         }
         let request = Request::ReadMessages {

@@ -8,7 +8,7 @@ use abide_core::id::IdPermutation;
 use abide_core::message::About;
 use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::Kind;
-use abide_core::{Conversation, MessageId, QuestionId, SessionId, TimerId};
+use abide_core::{Agent, Conversation, MessageId, QuestionId, SessionId, TimerId};
 use rusqlite::Connection;
 
 use super::StoreFault;
@@ -220,6 +220,20 @@ impl StoreReader {
             .map(|row| (row.id, row))
             .collect();
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    /// True if a machine other than this one has unread messages of an agent.
+    pub async fn has_messages_elsewhere(&self, agent: &Agent) -> Result<bool, StoreFault> {
+        let Source::Postgres(reads, home) = &self.source else {
+            return Ok(false);
+        };
+        let sql = format!(
+            "SELECT m.number FROM message AS m JOIN shard AS s ON s.id = m.shard WHERE m.agent = ?1 \
+             AND m.seen_ms IS NULL AND m.told_by IS NULL AND s.owner <> {home} LIMIT 1"
+        );
+        let agent = agent.0.clone();
+        let read = move |db: &dyn Query| db.first(&sql, &[(&*agent).into()], |row| row.u64(0));
+        Ok(reads.few.read(read).await?.is_some())
     }
 
     /// Creation times of these messages.
