@@ -22,6 +22,32 @@ fn lines(page: &Value) -> Vec<(u64, Option<&str>)> {
 }
 
 #[test]
+fn sessions_of_both_machines_are_listed_page_by_page() {
+    let pair = Pair::with("");
+    let mut started = vec![pair.cat(), pair.cat()];
+    let here = (pair.desk).post("/v1/tools/shell", &json!({"command": "true"}));
+    let here = here.body["session_id"].as_str().expect("an id");
+    started.insert(1, here.to_owned());
+    started.push(pair.cat());
+    let mut after = String::new();
+    let mut found = Vec::new();
+    for _ in 0..4 {
+        let path = format!("/v1/sessions?include_ended=true&limit=1{after}");
+        let page = pair.desk.get(&path);
+        assert_eq!(page["total"], 4, "{page}");
+        let id = page["sessions"][0]["session_id"].as_str().expect("an id");
+        found.push(id.to_owned());
+        after = match page["next"].as_str() {
+            Some(next) => format!("&after={next}"),
+            None => break,
+        };
+    }
+    found.sort();
+    started.sort();
+    assert_eq!(found, started);
+}
+
+#[test]
 fn search_finds_lines_of_both_machines_page_by_page() {
     let pair = Pair::with("");
     let here = json!({"command": "echo needle one"});
