@@ -375,6 +375,12 @@ impl TimerCall {
 
     async fn timer_result(&self, handle: &Handle, timer: &Timer, why: Why) -> ToolResult {
         let row = handle.store_reader().timer(timer.id).await.ok().flatten();
+        // A wait also ends when another machine has taken the timer over, and that one may have ended it.
+        if let (Why::StandbyOver, Some(row)) = (why, &row)
+            && row.ended.is_some()
+        {
+            return self.ended_result(handle, row).await;
+        }
         let reason = purpose(row.as_ref());
         let id = timer.id;
         // The action was performed before; the answer is the same as it would have been then.

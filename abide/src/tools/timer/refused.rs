@@ -5,7 +5,7 @@ use abide_core::request::Caller;
 use abide_core::timer::{self, Request, Status, Timer, Why};
 use abide_core::{Outcome, Refusal, TimerId, limit};
 use abide_engine::Handle;
-use abide_engine::store::EndedQuery;
+use abide_engine::store::{EndedQuery, TimerRow};
 use abide_engine::text::{timer_completion, timer_not_found};
 
 use super::presentation::{done_before, fields, pause_left, purpose, row_fields, why_stopped};
@@ -32,20 +32,7 @@ impl TimerCall {
                 );
                 return ToolResult::error(ErrorCode::Conflict, sentence);
             }
-            let text = match (&self.kind, &row.completed_by) {
-                (CallKind::Done(act), _) => done_before(handle, *act, &row, self.channel).await,
-                (_, Some(_)) => timer_completion(&row),
-                (_, None) => format!(
-                    "Timer '{}' is {}.{}{}",
-                    row.id,
-                    row.status,
-                    purpose(Some(&row)),
-                    why_stopped(&row)
-                ),
-            };
-            let fields = row_fields(&row);
-            let output = self.result_fields(handle, fields, Some(Why::Ended)).await;
-            return self.one(text, output);
+            return self.ended_result(handle, &row).await;
         }
         // The state of a paused timer does not change, so the refusal can tell it.
         if let timer::Refusal::NotAllowed {
@@ -74,6 +61,24 @@ impl TimerCall {
             }
             other => refused(&Refusal::Timer(other)),
         }
+    }
+
+    /// Result about a timer that has ended, from its row.
+    pub(super) async fn ended_result(&self, handle: &Handle, row: &TimerRow) -> ToolResult {
+        let text = match (&self.kind, &row.completed_by) {
+            (CallKind::Done(act), _) => done_before(handle, *act, row, self.channel).await,
+            (_, Some(_)) => timer_completion(row),
+            (_, None) => format!(
+                "Timer '{}' is {}.{}{}",
+                row.id,
+                row.status,
+                purpose(Some(row)),
+                why_stopped(row)
+            ),
+        };
+        let fields = row_fields(row);
+        let output = self.result_fields(handle, fields, Some(Why::Ended)).await;
+        self.one(text, output)
     }
 
     /// State of a timer, if it is still paused.
