@@ -479,7 +479,8 @@ impl TimerCall {
             ));
             list.push(fields(timer, row.as_ref()));
         }
-        for row in elsewhere::timers(handle, self.agent.as_ref(), &ids).await {
+        let (elsewhere, trouble) = elsewhere::timers(handle, self.agent.as_ref(), &ids).await;
+        for row in elsewhere {
             lines.push(row_line(&row));
             list.push(row_fields_now(handle, &row));
         }
@@ -501,6 +502,7 @@ impl TimerCall {
         }
         let truncated = !left_out.is_empty();
         lines.extend(left_out);
+        lines.extend(trouble);
         let text = match lines.is_empty() {
             true => "No timers.".into(),
             false => lines.join("\n"),

@@ -4,6 +4,7 @@
 mod damage;
 mod deliveries;
 mod held;
+mod known_timers;
 mod load;
 mod postgres;
 mod query;

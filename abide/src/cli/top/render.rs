@@ -75,8 +75,12 @@ fn title(model: &Model) -> String {
         many => format!("{many} {one}s"),
     };
     let version = lists.daemon["version"].as_str().unwrap_or_default();
+    let away = match lists.trouble.is_string() {
+        true => "  the database is away",
+        false => "",
+    };
     format!(
-        " abide {}  {}  {}  {}",
+        " abide {}  {}  {}  {}{away}",
         one_line(version),
         count(lists.totals.questions, "question"),
         count(lists.totals.sessions, "session"),
