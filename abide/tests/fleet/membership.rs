@@ -165,6 +165,59 @@ fn f62_key_of_a_revoked_machine_is_remembered_though_it_never_called() {
 }
 
 #[test]
+fn revoked_machine_does_not_join_again_and_says_how_it_can() {
+    let pair = Pair::with("");
+    let revoked = pair.build.output(["machine", "revoke", "desk"]);
+    assert!(revoked.status.success(), "{}", said(&revoked));
+    let left = pair.desk.output(["fleet", "leave"]);
+    assert!(left.status.success(), "{}", said(&left));
+    let url = pair.server().url();
+    let refused = with_input(&pair.desk, &["fleet", "join", &url], SECRET);
+    assert!(!refused.status.success(), "{}", said(&refused));
+    assert!(said(&refused).contains("was revoked"), "{}", said(&refused));
+    let state = pair.desk.path("machine");
+    std::fs::remove_file(state).expect("an id");
+    std::fs::remove_file(pair.desk.path("machine-key")).expect("a key");
+    let joined = with_input(&pair.desk, &["fleet", "join", &url], SECRET);
+    assert!(joined.status.success(), "{}", said(&joined));
+    pair.wait_vouched_for(3);
+}
+
+#[test]
+fn configuration_with_a_password_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let server = Server::start();
+    let machine = Abide::on(None);
+    let config = machine.path("config.toml");
+    std::fs::write(&config, "").expect("a configuration");
+    std::fs::set_permissions(&config, PermissionsExt::from_mode(0o644)).expect("permissions");
+    let url = server.url_as("postgres:guess");
+    let made = machine.output(["fleet", "init", &url]);
+    assert!(made.status.success(), "{}", said(&made));
+    assert!(said(&made).contains("Only you can read"), "{}", said(&made));
+    let found = std::fs::metadata(&config).expect("a configuration");
+    assert_eq!(found.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn label_that_a_command_of_an_agent_sets_changes_nothing() {
+    let pair = Pair::with("");
+    let config = pair.build.path("config.toml");
+    let before = std::fs::read_to_string(&config).expect("a configuration");
+    let command = format!(
+        "ABIDE_DIR={} {} machine label other",
+        pair.build.dir().display(),
+        env!("CARGO_BIN_EXE_abide")
+    );
+    let ran = pair
+        .build
+        .post("/v1/tools/shell", &json!({"command": command}));
+    assert_ne!(ran.body["exit_code"], 0, "{}", ran.body);
+    let after = std::fs::read_to_string(&config).expect("a configuration");
+    assert_eq!(after, before);
+}
+
+#[test]
 fn f62_revoked_machine_has_no_right_also_if_the_row_is_changed_back() {
     let pair = Pair::with("");
     let id = pair.cat();
