@@ -7,13 +7,14 @@ use abide_core::fleet::row::Standing;
 use abide_core::fleet::session::{Home, Loss, Reach, reach};
 use abide_core::fleet::{MachineId, MachineRow};
 use abide_core::session::End;
-use abide_core::{Exit, SessionId};
+use abide_core::{Exit, SessionId, shorten};
+use abide_output::printable::one_line;
 
 use super::machines::OtherMachines;
 use crate::Handle;
 use crate::clock::pause;
 use crate::store::{DirectoryFacts, DirectoryRow, DirectoryState};
-use crate::text::ending_text;
+use crate::text::{COMMAND_CHARS, ending_text};
 
 /// Time between two looks at the directory.
 const EVERY: Duration = Duration::from_secs(1);
@@ -72,6 +73,31 @@ impl OtherMachines {
             Reach::Unreachable { .. } => unreachable(),
             Reach::Lost(loss) => Known::Ended(lost(&name, loss)),
         }
+    }
+
+    /// Sentence about a session of another machine that is lost.
+    pub fn loss(&self, row: &DirectoryRow) -> Option<String> {
+        match self.reach(row) {
+            Reach::Lost(loss) if row.facts.state == DirectoryState::Running => Some(format!(
+                "Session '{}' has ended: {}",
+                row.id,
+                lost(&self.shown_name(row.machine), loss)
+            )),
+            Reach::Lost(_) | Reach::Known | Reach::Unreachable { .. } => None,
+        }
+    }
+
+    /// Message about a session of another machine that has ended, as far as the directory has it.
+    pub(crate) fn end_message(&self, row: &DirectoryRow) -> String {
+        let name = self.shown_name(row.machine);
+        let ending = end_text(&row.facts);
+        let ending = ending.map_or_else(String::new, |how| format!("\n[{how}]"));
+        format!(
+            "[System] Session '{}' on machine {name} has ended.\nCommand: {}{ending}\nIts output is on machine {name}: \
+             terminal_session reads it with read_output.",
+            row.id,
+            shorten(&one_line(&row.command), COMMAND_CHARS)
+        )
     }
 
     /// Reach of a session of another machine.
