@@ -87,6 +87,9 @@ fn lists_have_what_is_known_and_say_so_while_the_database_is_away() {
     let read = pair.desk.post("/v1/tools/read_timer", &json!({}));
     assert!(text(&read).contains(away), "{}", read.body);
     assert!(text(&read).contains("of the desk"), "{}", read.body);
+    let unknown = json!({"timer_id": "timer_00000000"});
+    let read = pair.desk.post("/v1/tools/read_timer", &unknown);
+    assert!(text(&read).contains(away), "{}", read.body);
     pair.desk.server.as_mut().expect("a server").resume();
 }
 

@@ -5,7 +5,7 @@ use abide_core::request::Caller;
 use abide_core::timer::{self, Request, Status, Timer, Why};
 use abide_core::{Outcome, Refusal, TimerId, limit};
 use abide_engine::Handle;
-use abide_engine::store::{EndedQuery, TimerRow};
+use abide_engine::store::{EndedQuery, StoreFault, TimerRow};
 use abide_engine::text::{timer_completion, timer_not_found};
 
 use super::presentation::{done_before, fields, pause_left, purpose, row_fields, why_stopped};
@@ -55,6 +55,11 @@ impl TimerCall {
             return result;
         }
         match refusal {
+            timer::Refusal::NotFound { timer, .. } if is_database_away(handle, timer).await => {
+                let why = handle.storage_fault().unwrap_or_default();
+                let sentence = format!("Timer '{timer}' is not of this machine, and {why}");
+                ToolResult::error(ErrorCode::Unreachable, sentence)
+            }
             timer::Refusal::NotFound { timer, known, more } => {
                 self.not_found(handle, &timer.to_string(), &known, more)
                     .await
@@ -118,4 +123,10 @@ impl TimerCall {
             timer_not_found(given, known, more, &ended),
         )
     }
+}
+
+/// True if it is not known whether there is such a timer, because the database does not answer.
+async fn is_database_away(handle: &Handle, timer: TimerId) -> bool {
+    let read = handle.store_reader().timer(timer).await;
+    matches!(read, Err(StoreFault::Unreadable(_))) && handle.storage_fault().is_some()
 }
