@@ -158,6 +158,8 @@ struct Work {
     steps: Option<mpsc::Receiver<CallUpdate>>,
     /// Notified if the interface cannot reach a person.
     person_unreachable: Arc<Notify>,
+    /// Notified if a person interrupts the call. `None`: it is not about the end of a command.
+    interrupted: Option<Arc<Notify>>,
 }
 
 impl Work {
@@ -167,6 +169,7 @@ impl Work {
             future: Box::pin(future),
             steps: None,
             person_unreachable: Arc::default(),
+            interrupted: None,
         }
     }
 
@@ -444,6 +447,7 @@ impl ToolCall {
             future: Box::pin(terminal::perform(action, runner)),
             steps: Some(asked),
             person_unreachable,
+            interrupted: None,
         };
         ToolCall::new(handle, Execution::Future(work), reader)
     }
@@ -542,7 +546,11 @@ impl ToolCall {
                 call.pending.interrupt();
                 true
             }
-            Execution::Engine(_) | Execution::Future(_) => false,
+            Execution::Engine(_) => false,
+            Execution::Future(work) => {
+                work.interrupted.iter().for_each(|told| told.notify_one());
+                work.interrupted.is_some()
+            }
         }
     }
 

@@ -292,6 +292,9 @@ fn killed_machine_is_unreachable_and_answers_when_it_is_back() {
         "{}",
         answer.body
     );
+    assert_eq!(answer.body["session_id"], json!(id), "{}", answer.body);
+    assert_eq!(answer.body["machine"], "build", "{}", answer.body);
+    assert!(answer.body["as_of"].is_u64(), "{}", answer.body);
     let listed = pair.desk.get("/v1/sessions");
     assert_eq!(listed["sessions"][0]["status"], "unreachable", "{listed}");
     assert!(listed["sessions"][0]["as_of"].is_u64(), "{listed}");
@@ -304,6 +307,14 @@ fn killed_machine_is_unreachable_and_answers_when_it_is_back() {
         let session = &listed["sessions"][0];
         (session["status"] == "lost" && session["exit_code"].is_null()).then_some(())
     });
+    let read = call(&pair.desk, &json!({"action": "screen", "session_id": id}));
+    assert_eq!(read.body["status"], "lost", "{}", read.body);
+    assert_eq!(read.body["end"], "lost", "{}", read.body);
+    assert!(
+        text(&read).contains("a person has said so"),
+        "{}",
+        read.body
+    );
     pair.build.start();
     look_for("an answer", || {
         let read = call(&pair.desk, &json!({"action": "screen", "session_id": id}));
