@@ -528,6 +528,7 @@ mod tests {
                 sessions: 30,
                 timers: 2_011,
             },
+            ..Lists::default()
         };
         Model::new(lists, 61_000)
     }

@@ -77,13 +77,12 @@ impl OtherMachines {
 
     /// Sentence about a session of another machine that is lost.
     pub fn loss(&self, row: &DirectoryRow) -> Option<String> {
-        match self.reach(row) {
-            Reach::Lost(loss) if row.facts.state == DirectoryState::Running => Some(format!(
-                "Session '{}' has ended: {}",
-                row.id,
-                lost(&self.shown_name(row.machine), loss)
-            )),
-            Reach::Lost(_) | Reach::Known | Reach::Unreachable { .. } => None,
+        let (name, id) = (self.shown_name(row.machine), row.id);
+        match (self.reach(row), row.facts.state) {
+            (Reach::Lost(loss), DirectoryState::Running | DirectoryState::Background) => {
+                Some(format!("Session '{id}' is lost: {}", why_lost(&name, loss)))
+            }
+            _ => None,
         }
     }
 
@@ -122,10 +121,14 @@ impl OtherMachines {
 }
 
 fn lost(machine: &str, loss: Loss) -> String {
+    format!("it is lost: {}", why_lost(machine, loss))
+}
+
+fn why_lost(machine: &str, loss: Loss) -> String {
     match loss {
-        Loss::Rebooted => format!("it is lost: machine {machine} was started again"),
-        Loss::Person => format!("it is lost: a person has said so of machine {machine}"),
-        Loss::Ephemeral => format!("it is lost: machine {machine} was silent for too long"),
+        Loss::Rebooted => format!("machine {machine} was started again"),
+        Loss::Person => format!("a person has said so of machine {machine}"),
+        Loss::Ephemeral => format!("machine {machine} was silent for too long"),
     }
 }
 
