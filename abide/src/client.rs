@@ -174,6 +174,14 @@ impl Client {
 
     /// Reads a list page by page. `path` has a query; `list` is the field with the entries.
     pub async fn get_all(&self, path: &str, list: &str) -> Result<Vec<Value>, ClientError> {
+        match self.get_whole(path, list).await?[list].take() {
+            Value::Array(entries) => Ok(entries),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Reads a list page by page. Returns the last page with the entries of all.
+    pub async fn get_whole(&self, path: &str, list: &str) -> Result<Value, ClientError> {
         let mut entries = Vec::new();
         let mut after = String::new();
         loop {
@@ -183,7 +191,10 @@ impl Client {
             }
             match page["next"].as_str() {
                 Some(next) => after = format!("&after={next}"),
-                None => return Ok(entries),
+                None => {
+                    page[list] = entries.into();
+                    return Ok(page);
+                }
             }
         }
     }

@@ -1,6 +1,8 @@
 //! `abide fleet` and `abide machine`.
 
+use std::fs::Permissions;
 use std::io::{IsTerminal, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use abide_api::{FleetMachine, FleetMachines, MachineState};
@@ -53,7 +55,7 @@ pub fn join(paths: &Paths, args: FleetJoinArgs) -> Result<u8, CliError> {
     let config = load(paths)?;
     refuse_member(paths)?;
     let secret = read_secret(args.secret_file.as_deref())?;
-    super::block_on(check_join(&args.url, config.ca_file.clone(), &secret))?;
+    super::block_on(check_join(paths, &config, &args.url, &secret))?;
     enter(paths, &args.url, &secret)?;
     outln!("This machine has joined the fleet. `abide fleet status` shows it.");
     Ok(0)
@@ -81,11 +83,13 @@ pub fn label(paths: &Paths, args: MachineLabelArgs) -> Result<u8, CliError> {
     let labels = match args.labels.is_empty() && !args.none {
         true => load(paths)?.labels,
         false => {
+            // Only a person can stop the daemon, so nothing is changed for a command of an agent.
+            daemon::stop_quietly(paths)?;
             change_config(paths, |document| {
                 let labels: Array = args.labels.iter().map(String::as_str).collect();
                 document["labels"] = value(labels);
             })?;
-            restart(paths)?;
+            start(paths)?;
             args.labels
         }
     };
@@ -142,16 +146,43 @@ fn read_secret(file: Option<&Path>) -> Result<FleetSecret, CliError> {
 /// Stores the secret and the address, and starts the daemon again: the others see a machine whose daemon runs.
 fn enter(paths: &Paths, url: &str, secret: &FleetSecret) -> Result<(), CliError> {
     crate::lock::make_folders(paths)?;
+    daemon::stop_quietly(paths)?;
+    if has_password(url) {
+        keep_private(&paths.config)?;
+    }
     change_config(paths, |document| {
         document["store"] = value(url);
     })?;
     let written = secret.write(&paths.fleet_secret());
     written.map_err(|fault| CliError::new(fault.to_string()))?;
-    restart(paths)
+    start(paths)
 }
 
-fn restart(paths: &Paths) -> Result<(), CliError> {
-    daemon::stop_quietly(paths)?;
+/// True if the address of a database has a password.
+fn has_password(url: &str) -> bool {
+    let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let user = after_scheme.split_once('@').map_or("", |(user, _)| user);
+    user.contains(':') || url.contains("password=")
+}
+
+/// Lets nobody else read a configuration that is to have a password. A new one is private from the beginning.
+fn keep_private(config: &Path) -> Result<(), CliError> {
+    let Ok(found) = std::fs::metadata(config) else {
+        return Ok(());
+    };
+    if found.permissions().mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    std::fs::set_permissions(config, Permissions::from_mode(0o600))?;
+    outln!(
+        "Only you can read {} from now on, because it has the password of the database.",
+        config.display()
+    );
+    Ok(())
+}
+
+/// Starts the daemon.
+fn start(paths: &Paths) -> Result<(), CliError> {
     let client = Client::new(paths.clone(), None);
     super::block_on(client.get("/v1/machines"))?;
     Ok(())

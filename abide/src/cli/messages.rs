@@ -46,8 +46,10 @@ pub async fn messages(paths: &Paths, args: MessagesArgs) -> Result<u8, CliError>
         show::typed(&listed);
         return Ok(0);
     }
-    if listed.messages.is_empty() {
-        outln!("No messages.");
+    match &listed.trouble {
+        Some(trouble) => outln!("{}", one_line(trouble)),
+        None if listed.messages.is_empty() => outln!("No messages."),
+        None => {}
     }
     // Newest last, next to the prompt.
     for message in listed.messages.iter().rev() {
@@ -59,6 +61,9 @@ pub async fn messages(paths: &Paths, args: MessagesArgs) -> Result<u8, CliError>
 /// Newest message. Those after it are new, even if the daemon goes away before it has sent any.
 async fn newest(client: &Client) -> Result<Option<Message>, CliError> {
     let newest: MessagePage = client.get_as("/v1/messages?limit=1").await?;
+    if let Some(trouble) = newest.trouble {
+        return Err(CliError::new(one_line(&trouble)));
+    }
     Ok(newest.messages.into_iter().next())
 }
 

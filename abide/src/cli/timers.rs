@@ -58,10 +58,10 @@ pub async fn timer(timer: TimerCommand) -> Result<u8, CliError> {
 /// Prints the active timers.
 async fn list_active(client: &Client, as_json: bool) -> Result<u8, CliError> {
     let timers = client
-        .get_all("/v1/timers?include_ended=false", "timers")
+        .get_whole("/v1/timers?include_ended=false", "timers")
         .await?;
     print_table(
-        &json!({"timers": timers}),
+        &timers,
         as_json,
         "No active timers; `abide timer history` shows past ones.",
     );
@@ -234,11 +234,24 @@ fn print_timer(timer: &Value, as_json: bool) {
 
 fn print_table(timers: &Value, as_json: bool, none: &str) {
     let all = timers["timers"].as_array().cloned().unwrap_or_default();
+    let trouble = timers["trouble"].as_str();
     if as_json {
-        show::json(&json!({"timers": all}));
-    } else if all.is_empty() {
+        let mut listed = json!({"timers": all});
+        for field in ["as_of", "trouble"] {
+            if !timers[field].is_null() {
+                listed[field] = timers[field].clone();
+            }
+        }
+        show::json(&listed);
+        return;
+    }
+    if let Some(trouble) = trouble {
+        outln!("{}", one_line(trouble));
+        outln!("Timers that this machine does not have in memory may be missing.");
+    }
+    if all.is_empty() && trouble.is_none() {
         outln!("{none}");
-    } else {
+    } else if !all.is_empty() {
         let rows: Vec<Row> = all.iter().map(row).collect();
         show::table(
             &["TIMER", "STATE", "ELAPSED", "TOTAL", "AGENT", "FOR"],

@@ -13,7 +13,7 @@ mod sessions;
 pub use calling_machine::CallingMachine;
 pub use questions::{QuestionFollower, open_questions, questions};
 pub use search::{PlaceElsewhere, SearchElsewhere};
-pub use sessions::{changed_sessions, known_session, listed, sessions};
+pub use sessions::{changed_sessions, known_session, listed, sessions, unanswered};
 
 use abide_engine::Handle;
 use abide_engine::config::Paths;

@@ -34,6 +34,21 @@ pub async fn known_session(
     is_own.then(|| session(&known, SystemClock.now().wall.0))
 }
 
+/// Session of another machine that an agent may see, after its machine has not answered a call, and a sentence about it
+/// if it is lost.
+pub async fn unanswered(
+    handle: &Handle,
+    agent: Option<&Agent>,
+    id: SessionId,
+) -> Option<(Session, Option<String>)> {
+    let machines = handle.other_machines()?;
+    let row = machines.session(id).await.ok()??;
+    let lost = machines.loss(&row);
+    let known = known(handle, vec![row]).pop()?;
+    let is_own = agent.is_none_or(|agent| *agent.0 == *known.row.agent);
+    is_own.then(|| (session(&known, SystemClock.now().wall.0), lost))
+}
+
 /// Sessions of other machines whose rows were written after `from`, each with the clock of the database at that time.
 /// `None`: the database cannot be reached.
 pub async fn changed_sessions(handle: &Handle, from: u64) -> Option<(u64, Vec<(u64, Session)>)> {
@@ -113,6 +128,10 @@ fn session(known: &Known, now: u64) -> Session {
         (Reach::Known, DirectoryState::Running) => SessionStatus::Running,
         (Reach::Known, DirectoryState::Background) => SessionStatus::Exited,
     };
+    let end = match status {
+        SessionStatus::Lost => Some(SessionEnd::Lost),
+        _ => end(row),
+    };
     let ended_at = facts.ended_at;
     let duration = ended_at.unwrap_or(now).saturating_sub(facts.created_at);
     Session {
@@ -120,7 +139,7 @@ fn session(known: &Known, now: u64) -> Session {
             session_id: Id(row.id),
             exit_code: facts.exit_code,
             signal: facts.signal,
-            end: end(row),
+            end,
             duration: Millis(duration).as_secs_f64(),
             bytes_total: facts.bytes,
             bytes_dropped: 0,

@@ -53,6 +53,7 @@ pub async fn list(
         return Ok(JsonResponse(MessagePage {
             messages,
             next: None,
+            trouble: None,
         }));
     }
     let before = query.after.map(|id| match id.parse() {
@@ -67,12 +68,32 @@ pub async fn list(
         limit: most + 1,
         ..MessageQuery::default()
     };
-    let mut rows = store.messages(page).await?;
+    let mut rows = match store.messages(page).await {
+        Ok(rows) => rows,
+        Err(fault) => return Ok(JsonResponse(none_known(&state, fault)?)),
+    };
     let more = rows.len() > most;
     rows.truncate(most);
     let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
     let messages = messages(&state.handle, &rows).await;
-    Ok(JsonResponse(MessagePage { messages, next }))
+    Ok(JsonResponse(MessagePage {
+        messages,
+        next,
+        trouble: None,
+    }))
+}
+
+/// Empty page, if the server that has the messages is away.
+fn none_known(state: &State, fault: StoreFault) -> Result<MessagePage, StoreFault> {
+    if !matches!(fault, StoreFault::Unreadable(_)) {
+        return Err(fault);
+    }
+    let trouble = state.handle.storage_fault();
+    Ok(MessagePage {
+        messages: Vec::new(),
+        next: None,
+        trouble: Some(trouble.unwrap_or_else(|| fault.to_string())),
+    })
 }
 
 /// Number of the newest message that the caller may see.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abide_api::{ScreenPaint, Session, SessionPage, TerminalSessionResult, ToolOutput};
 use abide_core::session::Phase;
-use abide_core::{Millis, SessionId, SessionName};
+use abide_core::{Millis, SessionId, SessionName, Wall};
 use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -55,46 +55,94 @@ pub async fn list(
         seen && (query.include_ended || view.is_alive())
             && text.as_ref().is_none_or(|text| matches_text(view, text))
     });
-    let total = views.len();
-    views.sort_by_key(|view| std::cmp::Reverse(sort_key(view)));
+    let agent = requester.agent.as_ref();
+    let mut elsewhere = fleet::sessions(&state.handle, agent, query.include_ended).await;
+    elsewhere.retain(|session| {
+        text.as_ref()
+            .is_none_or(|text| elsewhere_matches_text(session, text))
+    });
+    let here = views.into_iter().map(Listed::Here);
+    let elsewhere = elsewhere.into_iter().map(Box::new).map(Listed::Elsewhere);
+    let mut listed: Vec<Listed> = here.chain(elsewhere).collect();
+    let total = listed.len();
+    listed.sort_by_key(|session| std::cmp::Reverse(session.key()));
     if let Some(after) = &query.after {
-        let last = requester.session(&state, after);
-        let last = last.map_err(|_| pagination::invalid_cursor(after))?;
-        views.retain(|view| sort_key(view) < sort_key(&last));
+        let last = listed_after(&state, &requester, after).await?;
+        listed.retain(|session| session.key() < last);
     }
-    let more = views.len() > limit;
-    views.truncate(limit);
-    let next = views
+    let more = listed.len() > limit;
+    listed.truncate(limit);
+    let next = listed
         .last()
         .filter(|_| more)
-        .map(|view| view.id.to_string());
-    let mut sessions = match query.tails {
-        false => views.iter().map(|view| session_from(view)).collect(),
-        true => with_activity(&state, &views).await,
-    };
-    // Those of other machines follow on the last page: they are in the order of their own machine.
-    let mut elsewhere = match next {
-        None => fleet::sessions(&state.handle, requester.agent.as_ref(), query.include_ended).await,
-        Some(_) => Vec::new(),
-    };
-    elsewhere.retain(|session| {
-        let is_contained = |text: &pagination::SearchText| {
-            let machine = session.machine.as_deref().unwrap_or_default();
-            let name = session.name.as_deref().unwrap_or_default();
-            let id = session.summary.session_id.0.to_string();
-            let all = [&session.command, &session.agent, machine, name, &id];
-            all.iter().any(|field| text.is_contained_in(field))
-        };
-        text.as_ref().is_none_or(is_contained)
-    });
-    let total = total + elsewhere.len();
-    elsewhere.truncate(limit - sessions.len());
-    sessions.extend(elsewhere);
+        .map(|session| session.key().1.to_string());
     Ok(JsonResponse(SessionPage {
-        sessions,
+        sessions: shown(&state, listed, query.tails).await,
         next,
         total,
     }))
+}
+
+/// Session of a list.
+enum Listed {
+    Here(Arc<SessionView>),
+    /// Session of another machine.
+    Elsewhere(Box<Session>),
+}
+
+impl Listed {
+    fn key(&self) -> (Wall, SessionId) {
+        match self {
+            Listed::Here(view) => sort_key(view),
+            Listed::Elsewhere(session) => key_elsewhere(session),
+        }
+    }
+}
+
+fn key_elsewhere(session: &Session) -> (Wall, SessionId) {
+    (Wall(session.created_at), session.summary.session_id.0)
+}
+
+/// Sort key of the session at which the previous page ended.
+async fn listed_after(
+    state: &State,
+    requester: &Requester,
+    after: &str,
+) -> Result<(Wall, SessionId), Problem> {
+    if let Ok(view) = requester.session(state, after) {
+        return Ok(sort_key(&view));
+    }
+    let invalid = || pagination::invalid_cursor(after);
+    let id = after.parse().map_err(|_| invalid())?;
+    let known = fleet::known_session(&state.handle, requester.agent.as_ref(), id).await;
+    known.as_ref().map(key_elsewhere).ok_or_else(invalid)
+}
+
+/// Fields of the sessions of a page.
+async fn shown(state: &State, listed: Vec<Listed>, tails: bool) -> Vec<Session> {
+    let views = listed.iter().filter_map(|session| match session {
+        Listed::Here(view) => Some(view.clone()),
+        Listed::Elsewhere(_) => None,
+    });
+    let views: Vec<_> = views.collect();
+    let here: Vec<Session> = match tails {
+        false => views.iter().map(|view| session_from(view)).collect(),
+        true => with_activity(state, &views).await,
+    };
+    let mut here = here.into_iter();
+    let sessions = listed.into_iter().filter_map(|session| match session {
+        Listed::Here(_) => here.next(),
+        Listed::Elsewhere(session) => Some(*session),
+    });
+    sessions.collect()
+}
+
+fn elsewhere_matches_text(session: &Session, text: &pagination::SearchText) -> bool {
+    let machine = session.machine.as_deref().unwrap_or_default();
+    let name = session.name.as_deref().unwrap_or_default();
+    let id = session.summary.session_id.0.to_string();
+    let all = [&session.command, &session.agent, machine, name, &id];
+    all.iter().any(|field| text.is_contained_in(field))
 }
 
 fn matches_text(view: &SessionView, text: &pagination::SearchText) -> bool {
@@ -121,7 +169,7 @@ async fn with_activity(state: &State, views: &[Arc<SessionView>]) -> Vec<Session
 }
 
 /// Sort key: creation time, then the id.
-pub fn sort_key(view: &SessionView) -> (abide_core::Wall, SessionId) {
+pub fn sort_key(view: &SessionView) -> (Wall, SessionId) {
     (view.state.created, view.id)
 }
 

@@ -10,7 +10,7 @@ use abide_api::{
 };
 use abide_core::request::Caller;
 use abide_core::time::Wall;
-use abide_core::{Millis, Outcome, Request, TimerId, timer};
+use abide_core::{Millis, Outcome, Request, TimerId, limit, timer};
 use axum::extract::{Path, State as Shared};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
@@ -27,7 +27,7 @@ use crate::tools::{self, BadInput};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::probe::{Impossible, Owner};
-use abide_engine::store::{EndedFilter, TimerOrder, TimerQuery, TimerRow};
+use abide_engine::store::{EndedFilter, StoreFault, TimerOrder, TimerQuery, TimerRow};
 
 type TimerResponse = Result<JsonResponse<TimerDetails>, Problem>;
 
@@ -113,7 +113,16 @@ async fn page(
     requester: &Requester,
     filter: TimerQuery,
 ) -> Result<JsonResponse<TimerPage>, Problem> {
-    let page = state.handle.store_reader().timers(filter).await?;
+    let page = match state.handle.store_reader().timers(filter.clone()).await {
+        Err(fault @ StoreFault::Unreadable(_)) => {
+            let trouble = state.handle.storage_fault();
+            let trouble = trouble.unwrap_or_else(|| fault.to_string());
+            let caller = requester.caller();
+            let page = known_page(&state.handle, caller, &filter, trouble).await;
+            return Ok(JsonResponse(page));
+        }
+        read => read?,
+    };
     let page = page.ok_or_else(|| {
         Problem::bad_input("`after` names a timer that no longer exists; start from the first page")
     })?;
@@ -124,7 +133,65 @@ async fn page(
         timers,
         next,
         total: page.total,
+        as_of: None,
+        trouble: None,
     }))
+}
+
+/// Active timers that the daemon knows while the database is away: its own as they are, others as they were read last.
+async fn known_page(
+    handle: &Handle,
+    caller: Caller,
+    filter: &TimerQuery,
+    trouble: String,
+) -> TimerPage {
+    let (rows, read) = handle.store_reader().known_timers(filter.agent.as_deref());
+    let request = Request::Timer(timer::Request::List {
+        asks: false,
+        after: None,
+        most: limit::TIMERS_LISTED,
+    });
+    let own = match handle.call(caller, request, None).await.done().await {
+        Some(Outcome::Timers(own)) => own,
+        _ => Vec::new(),
+    };
+    let mut timers: Vec<TimerDetails> = (own.iter())
+        .map(|timer| {
+            let row = rows.iter().find(|row| row.id == timer.id);
+            TimerDetails {
+                timer: tools::timer_fields(timer, row),
+                standing_by: false,
+                until: None,
+                text: None,
+                timeout: None,
+            }
+        })
+        .collect();
+    let is_own = |row: &&TimerRow| own.iter().any(|timer| timer.id == row.id);
+    let others = rows.iter().filter(|row| !is_own(row));
+    timers.extend(others.map(|row| details(handle, row, None)));
+    timers.retain(|timer| is_chosen(&timer.timer, filter));
+    timers.truncate(filter.limit);
+    TimerPage {
+        total: timers.len() as u64,
+        timers,
+        next: None,
+        as_of: read.map(|read| read.0),
+        trouble: Some(trouble),
+    }
+}
+
+fn is_chosen(timer: &abide_api::Timer, filter: &TimerQuery) -> bool {
+    let status = timer.status.as_str();
+    let has_status = match filter.statuses.is_empty() {
+        true => filter.ended != EndedFilter::Only,
+        false => filter.statuses.iter().any(|wanted| wanted == status),
+    };
+    let text = filter.text.as_deref().map(pagination::SearchText::new);
+    let id = timer.timer_id.0.to_string();
+    let purpose = timer.reason.as_deref().or(timer.mission.as_deref());
+    let all = [&*id, purpose.unwrap_or_default()];
+    has_status && text.is_none_or(|text| all.iter().any(|field| text.is_contained_in(field)))
 }
 
 /// Details of timers in their current state.

@@ -3,14 +3,14 @@
 use std::convert::Infallible;
 use std::str::FromStr as _;
 
-use abide_api::{PublishedTool, PublishedTools, ToolName};
-use abide_core::{Asking, Millis};
+use abide_api::{PublishedTool, PublishedTools, ToolName, ToolResult};
+use abide_core::{Asking, Millis, SessionId};
 use axum::body::Body;
 use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tracing::Instrument;
 
 use super::body::{JsonBody, JsonResponse};
@@ -19,8 +19,8 @@ use super::requester::{self, Requester};
 use super::session_actions;
 use super::sessions::session_name;
 use super::{State, headers};
-use crate::tools::{self, Context};
-use abide_engine::config;
+use crate::tools::{self, Context, ToolCall, ToolStep};
+use abide_engine::{CallUpdate, config};
 
 pub async fn list() -> JsonResponse<PublishedTools> {
     let tools = tools::all().iter().map(|tool| PublishedTool {
@@ -60,8 +60,13 @@ pub async fn call(
     if quiet {
         call.be_quiet();
     }
-    let result = call.to_result().instrument(span).await;
-    let result = result.ok_or_else(Problem::stopping)?;
+    let mut session = None;
+    let result = result(&mut call, &mut session).instrument(span).await;
+    let Some(result) = result else {
+        // A call with a key is repeated, and joins what it has started.
+        let session = session.filter(|_| !headers.contains_key(headers::KEY_HEADER));
+        return goes_on(name, session.ok_or_else(Problem::stopping)?);
+    };
     let mut fields = result.to_fields();
     fields.insert("is_error".into(), result.is_error().into());
     let body = Value::Object(fields).to_string();
@@ -76,6 +81,37 @@ pub async fn call(
         Ok::<_, Infallible>(body)
     });
     Ok((head, Body::from_stream(body)).into_response())
+}
+
+/// Result of a call; `None`: the daemon is stopping. `session` is set to the one that the call waits for.
+async fn result(call: &mut ToolCall, session: &mut Option<SessionId>) -> Option<ToolResult> {
+    loop {
+        match call.next().await? {
+            ToolStep::Done(result) => return Some(result),
+            ToolStep::Update(CallUpdate::Accepted(id)) => *session = Some(id),
+            ToolStep::Update(CallUpdate::Asked(_) | CallUpdate::Closed(_)) | ToolStep::Ended => {}
+        }
+    }
+}
+
+/// Answer to a call that the stop of the daemon has interrupted: its session goes on.
+fn goes_on(name: ToolName, session: SessionId) -> Result<Response, Problem> {
+    let (status, next) = match name {
+        ToolName::Command(_) => (
+            "RUNNING",
+            format!("{} with its session_id waits for it again", name.as_str()),
+        ),
+        ToolName::TerminalSession => ("running", "read_output reads on".to_owned()),
+        ToolName::Timer(_) | ToolName::ReadMessages => return Err(Problem::stopping()),
+    };
+    let text = format!("Session '{session}' goes on while the daemon starts again: {next}.");
+    let fields = json!({
+        "text": text,
+        "status": status,
+        "session_id": session.to_string(),
+        "is_error": false,
+    });
+    Ok(JsonResponse(fields).into_response())
 }
 
 /// Context of a call: everything besides its arguments.

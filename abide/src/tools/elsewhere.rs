@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use abide_api::{ElsewhereResult, ErrorCode, TimerTool, ToolName, ToolOutput, ToolResult};
 use abide_core::fleet::MachineId;
-use abide_core::{Agent, Key, Refusal, SessionId, TimerId, timer};
+use abide_core::{Agent, Key, Millis, Refusal, SessionId, TimerId, timer};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::machine_link::{CannotCall, KnownMachine, OtherMachines};
@@ -15,9 +15,10 @@ use axum::body::Bytes;
 use axum::http::{Method, Request, Response, header};
 use http_body_util::Full;
 use serde_json::{Map, Value};
+use tokio::sync::Notify;
 
 use super::{BadInput, Context, Execution, ToolCall, Work, refusal_sentence};
-use crate::fleet::forward;
+use crate::fleet::{self, forward};
 use crate::http::headers;
 
 /// Machine that answers a call.
@@ -54,7 +55,9 @@ pub(super) async fn begin(
         ToolName::ReadMessages => return Ok(Place::Here(arguments)),
     };
     let call = ForwardedCall {
+        handle: handle.clone(),
         machines: machines.clone(),
+        session: given_session(&arguments),
         tool: name,
         body: Value::Object(arguments).to_string().into(),
         context: context.clone(),
@@ -63,13 +66,22 @@ pub(super) async fn begin(
             .clone()
             .unwrap_or_else(abide_engine::secret::random_hex::<16>),
     };
+    let interrupted = matches!(name, ToolName::Command(_)).then(Arc::<Notify>::default);
+    let told = interrupted.clone().unwrap_or_default();
     let work = Work::new(async move {
         let result = match target {
-            Ok(target) => call.result(target).await,
+            Ok(target) => tokio::select! {
+                result = call.result(target, call.context.standby_left()) => result,
+                () = told.notified() => call.end_command(target).await,
+            },
             Err(fault) => refused(&fault),
         };
         Some(result.into())
     });
+    let work = Work {
+        interrupted,
+        ..work
+    };
     let caller = Some(context.caller());
     let call = ToolCall::new(handle, Execution::Future(work), caller);
     Ok(Place::Elsewhere(Box::new(call)))
@@ -82,7 +94,10 @@ async fn session_target(
     arguments: &mut Map<String, Value>,
 ) -> Result<Option<Result<MachineId, CannotCall>>, BadInput> {
     match arguments.remove("on") {
-        Some(Value::String(on)) => chosen(machines, &on).await,
+        Some(Value::String(on)) => {
+            check_starts(arguments)?;
+            chosen(machines, &on).await
+        }
         None | Some(Value::Null) => match owner(handle, machines, arguments).await {
             Ok(Some(owner)) => Ok(Some(Ok(owner))),
             Ok(None) => Ok(None),
@@ -92,6 +107,23 @@ async fn session_target(
             "on",
             format!("must be the name or a label of a machine; got {other}"),
         )),
+    }
+}
+
+/// Refuses `on` in a call that starts nothing.
+fn check_starts(arguments: &Map<String, Value>) -> Result<(), BadInput> {
+    let text = |field: &str| arguments.get(field).and_then(Value::as_str);
+    let has_session = text("session_id").is_some_and(|id| !id.trim().is_empty());
+    match text("action") {
+        Some("list") => Err(BadInput::about(
+            "on",
+            "is only for a start; `list` shows the sessions of all machines",
+        )),
+        _ if has_session => Err(BadInput::about(
+            "on",
+            "is only for a start; `session_id` names a session on any machine",
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -165,10 +197,13 @@ async fn chosen(
     match alive.or(found.first()) {
         Some(machine) if Some(machine.id) == machines.state().own => Ok(None),
         Some(machine) => Ok(Some(Ok(machine.id))),
-        None => Err(BadInput::new(format!(
-            "no machine of the fleet has the name or label '{}'; `abide machine list` lists them",
-            super::shown(on)
-        ))),
+        None => Err(BadInput::about(
+            "on",
+            format!(
+                "must be the name or a label of a machine of the fleet, which `abide machine list` lists; got '{}'",
+                super::shown(on)
+            ),
+        )),
     }
 }
 
@@ -178,8 +213,7 @@ async fn owner(
     machines: &OtherMachines,
     arguments: &Map<String, Value>,
 ) -> Result<Option<MachineId>, CannotCall> {
-    let id = arguments.get("session_id").and_then(Value::as_str);
-    let Some(id) = id.and_then(|id| id.parse::<SessionId>().ok()) else {
+    let Some(id) = given_session(arguments) else {
         return Ok(None);
     };
     if handle.published().session(id).is_some() {
@@ -188,9 +222,17 @@ async fn owner(
     machines.session_machine(id).await
 }
 
+fn given_session(arguments: &Map<String, Value>) -> Option<SessionId> {
+    let id = arguments.get("session_id").and_then(Value::as_str);
+    id?.parse().ok()
+}
+
 /// Call on its way.
 struct ForwardedCall {
+    handle: Handle,
     machines: Arc<OtherMachines>,
+    /// Session that the call is about.
+    session: Option<SessionId>,
     tool: ToolName,
     body: Bytes,
     context: Context,
@@ -198,8 +240,9 @@ struct ForwardedCall {
 }
 
 impl ForwardedCall {
-    async fn result(&self, target: MachineId) -> ToolResult {
-        let Some(request) = self.request() else {
+    /// Result that is waited for up to `standby`; `None`: to the end.
+    async fn result(&self, target: MachineId, standby: Option<Millis>) -> ToolResult {
+        let Some(request) = self.request(standby) else {
             let text = "the call cannot be sent to another machine: its agent or key is not valid";
             return ToolResult::error(ErrorCode::BadInput, text.into());
         };
@@ -212,13 +255,74 @@ impl ForwardedCall {
                 );
                 ToolResult::error(ErrorCode::Unreachable, text)
             }
-            Err(fault) => refused(&fault),
+            Err(fault) => self.unanswered(&fault).await,
         }
+    }
+
+    /// Result of a call whose machine was not reached, with what is known of its session.
+    async fn unanswered(&self, fault: &CannotCall) -> ToolResult {
+        let refused = refused(fault);
+        let Some(session) = self
+            .session
+            .filter(|_| refused.error == Some(ErrorCode::Unreachable))
+        else {
+            return refused;
+        };
+        let agent = (!self.context.is_person).then_some(&self.context.agent);
+        let known = fleet::unanswered(&self.handle, agent, session).await;
+        let Some((session, lost)) = known else {
+            return refused;
+        };
+        let mut fields = Map::new();
+        if let Ok(Value::Object(all)) = serde_json::to_value(&session) {
+            let is_told = |field: &str| {
+                matches!(
+                    field,
+                    "session_id" | "status" | "exit_code" | "signal" | "end"
+                )
+            };
+            fields.extend(all.into_iter().filter(|(field, _)| is_told(field)));
+        }
+        let elsewhere = ElsewhereResult {
+            machine: session.machine.unwrap_or_default(),
+            as_of: session.as_of.unwrap_or_default(),
+            fields,
+        };
+        ToolResult {
+            text: lost.unwrap_or(refused.text),
+            output: ToolOutput::Elsewhere(Box::new(elsewhere)),
+            ..refused
+        }
+    }
+
+    /// Ends the command because a person has interrupted the call, if that machine allows it.
+    async fn end_command(&self, target: MachineId) -> ToolResult {
+        // The same call joins the session that it has started, and tells its id.
+        let result = self.result(target, Some(Millis(0))).await;
+        let ToolOutput::Elsewhere(found) = &result.output else {
+            return result;
+        };
+        let Some(id) = found.fields.get("session_id").and_then(Value::as_str) else {
+            return result;
+        };
+        let path = format!("/v1/sessions/{id}/kill");
+        let kill = forward::request(Method::POST, &path, None, true);
+        let killed = match kill.body(Full::default()) {
+            Ok(request) => forward::send_whole(&self.machines, target, request).await,
+            Err(_) => return result,
+        };
+        let refusal = match killed {
+            Ok((_, response)) if response.status().is_success() => return result,
+            Ok((_, response)) => String::from_utf8_lossy(response.body()).into_owned(),
+            Err(fault) => fault.to_string(),
+        };
+        tracing::warn!("session {id} of an interrupted call goes on: {refusal}");
+        result
     }
 
     /// Request to the same tool, with a key, so that a command runs once. Messages are appended here, so that they are
     /// not asked for there.
-    fn request(&self) -> Option<Request<Full<Bytes>>> {
+    fn request(&self, standby: Option<Millis>) -> Option<Request<Full<Bytes>>> {
         let context = &self.context;
         let agent = (!context.is_person).then_some(&context.agent);
         let path = format!("/v1/tools/{}", self.tool);
@@ -226,7 +330,7 @@ impl ForwardedCall {
             .header(header::CONTENT_TYPE, "application/json")
             .header(headers::QUIET_HEADER, "true")
             .header(headers::KEY_HEADER, &self.key);
-        if let Some(standby) = context.standby_left() {
+        if let Some(standby) = standby {
             request = request.header(headers::STANDBY_HEADER, standby.0);
         }
         if let Some(name) = &context.session_name {

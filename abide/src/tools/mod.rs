@@ -158,6 +158,8 @@ struct Work {
     steps: Option<mpsc::Receiver<CallUpdate>>,
     /// Notified if the interface cannot reach a person.
     person_unreachable: Arc<Notify>,
+    /// Notified if a person interrupts the call. `None`: it is not about the end of a command.
+    interrupted: Option<Arc<Notify>>,
 }
 
 impl Work {
@@ -167,6 +169,7 @@ impl Work {
             future: Box::pin(future),
             steps: None,
             person_unreachable: Arc::default(),
+            interrupted: None,
         }
     }
 
@@ -331,6 +334,7 @@ async fn begin_call(
         }
         ToolName::ReadMessages => {
             let (request, read) = messages::read(arguments, &context)?;
+            handle.take_messages_of(&context.caller()).await;
             (request, None, EngineTool::ReadMessages(read))
         }
         ToolName::TerminalSession => {
@@ -443,6 +447,7 @@ impl ToolCall {
             future: Box::pin(terminal::perform(action, runner)),
             steps: Some(asked),
             person_unreachable,
+            interrupted: None,
         };
         ToolCall::new(handle, Execution::Future(work), reader)
     }
@@ -510,7 +515,11 @@ impl ToolCall {
             return;
         };
         let reads = matches!(&self.execution, Execution::Engine(call) if matches!(call.tool, EngineTool::ReadMessages(_)));
-        if reads || self.appended.is_some() || !self.handle.published().any_unread() {
+        if reads || self.appended.is_some() {
+            return;
+        }
+        let are_taken = self.handle.take_messages_of(&caller).await;
+        if !are_taken && !self.handle.published().any_unread() {
             return;
         }
         let request = Request::ReadMessages {
@@ -537,7 +546,11 @@ impl ToolCall {
                 call.pending.interrupt();
                 true
             }
-            Execution::Engine(_) | Execution::Future(_) => false,
+            Execution::Engine(_) => false,
+            Execution::Future(work) => {
+                work.interrupted.iter().for_each(|told| told.notify_one());
+                work.interrupted.is_some()
+            }
         }
     }
 

@@ -376,6 +376,12 @@ impl TimerCall {
 
     async fn timer_result(&self, handle: &Handle, timer: &Timer, why: Why) -> ToolResult {
         let row = handle.store_reader().timer(timer.id).await.ok().flatten();
+        // A wait also ends when another machine has taken the timer over, and that one may have ended it.
+        if let (Why::StandbyOver, Some(row)) = (why, &row)
+            && row.ended.is_some()
+        {
+            return self.ended_result(handle, row).await;
+        }
         let reason = purpose(row.as_ref());
         let id = timer.id;
         // The action was performed before; the answer is the same as it would have been then.
@@ -474,7 +480,8 @@ impl TimerCall {
             ));
             list.push(fields(timer, row.as_ref()));
         }
-        for row in elsewhere::timers(handle, self.agent.as_ref(), &ids).await {
+        let (elsewhere, trouble) = elsewhere::timers(handle, self.agent.as_ref(), &ids).await;
+        for row in elsewhere {
             lines.push(row_line(&row));
             list.push(row_fields_now(handle, &row));
         }
@@ -497,6 +504,7 @@ impl TimerCall {
         }
         let truncated = !left_out.is_empty();
         lines.extend(left_out);
+        lines.extend(trouble);
         let text = match lines.is_empty() {
             true => "No timers.".into(),
             false => lines.join("\n"),

@@ -45,6 +45,31 @@ fn text(result: &Value) -> &str {
 }
 
 #[test]
+fn session_goes_on_when_a_daemon_starts_on_a_copy_of_the_folder() {
+    let (abide, copy) = (Abide::started(), Abide::new());
+    let begun = abide.begin(
+        "/v1/tools/terminal_session",
+        &json!({"action": "start", "command": "cat", "pty": false}),
+    );
+    let id = abide.running();
+    drop(begun);
+    #[expect(clippy::disallowed_methods, reason = "a tool of the system")]
+    let copied = Command::new("cp")
+        .arg("-a")
+        .args([abide.path("sessions"), copy.dir().to_owned()])
+        .status();
+    assert!(copied.expect("cp runs").success());
+    copy.start();
+    let listed = copy.get("/v1/sessions?include_ended=true");
+    assert_eq!(listed["sessions"][0]["end"], "lost", "{listed}");
+    abide.output(["session", "send", &id, "goes on"]);
+    look_for("the line", || {
+        let read = terminal(&abide, "read_output", &id, "<since>0</since>");
+        text(&read).contains("goes on").then_some(())
+    });
+}
+
+#[test]
 fn read_output_answers_when_the_log_of_a_running_session_was_removed() {
     let abide = Abide::new();
     let started = abide.json(["session", "start", "--no-pty", "--json", "--", "cat"]);

@@ -82,6 +82,59 @@ fn agent_without_a_name_is_called_after_the_name_that_its_machine_got_instead_of
 }
 
 #[test]
+fn cancellation_by_a_person_ends_the_command_on_the_other_machine() {
+    use std::io::Write;
+    use std::process::Stdio;
+    let pair = Pair::with("[fleet]\nrun = [\"desk\"]\ntype = [\"desk\"]\n");
+    let mut front = pair.desk.command(["mcp", "--agent", "ann"]);
+    front.stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut front = front.spawn().expect("a front");
+    let mut lines = front.stdin.take().expect("a pipe");
+    let mut send = |message: Value| writeln!(lines, "{message}").expect("the front reads");
+    let client = json!({"protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"}});
+    send(json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}));
+    send(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    let arguments = json!({"command": "sleep 600", "on": "build"});
+    send(json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+        "params": {"name": "execute_command", "arguments": arguments}}));
+    pair.build.running();
+    send(
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": 2, "reason": "cancelled by the user"}}),
+    );
+    look_for("the end of the command", || {
+        let listed = pair.build.get("/v1/sessions?include_ended=true");
+        (listed["sessions"][0]["end"] == "user").then_some(())
+    });
+    drop(lines);
+    front.wait().expect("the front ends");
+}
+
+#[test]
+fn message_about_a_session_of_the_other_machine_says_how_it_ended() {
+    let pair = Pair::with("");
+    let start =
+        "<action>start</action><command>cat</command><inactivity_timeout>0</inactivity_timeout>";
+    let started = tool(&pair.build, Some("ann"), "terminal_session", start);
+    let id = started["session_id"].as_str().expect("an id").to_owned();
+    let killed = pair.build.output(["session", "kill", &id]);
+    assert!(killed.status.success(), "{killed:?}");
+    let ended = format!("SELECT count(*) FROM abide.session WHERE id = '{id}' AND state = 'ended'");
+    look_for("the end in the directory", || {
+        (pair.server().sql(&ended) == "1").then_some(())
+    });
+    let told = look_for("the message", || {
+        let read = tool(&pair.desk, Some("ann"), "read_messages", "");
+        let told = read["messages"][0]["text"].as_str();
+        told.map(str::to_owned)
+    });
+    for part in [&*id, "on machine build", "Command: cat", "by a person"] {
+        assert!(told.contains(part), "{told}");
+    }
+}
+
+#[test]
 fn session_from_before_the_fleet_stays_with_the_agent_without_a_name() {
     let machine = Abide::on(None);
     machine.start();

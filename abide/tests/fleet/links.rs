@@ -90,6 +90,12 @@ fn f59_command_with_on_runs_there_only_with_the_right() {
     assert!(!file.exists());
     let unknown = shell("nowhere");
     assert!(text(&unknown).contains("'nowhere'"), "{}", unknown.body);
+    assert!(text(&unknown).contains("`on`"), "{}", unknown.body);
+    let again = json!({"session_id": "session_00000000", "on": "build"});
+    let refused = pair.desk.post("/v1/tools/shell", &again);
+    assert!(text(&refused).contains("`on` is only"), "{}", refused.body);
+    let listed = call(&pair.desk, &json!({"action": "list", "on": "build"}));
+    assert!(text(&listed).contains("`on` is only"), "{}", listed.body);
     let config = std::fs::read_to_string(pair.build.path("config.toml")).expect("it");
     let config = format!("{config}run = [\"desk\"]\n");
     std::fs::write(pair.build.path("config.toml"), config).expect("a configuration");

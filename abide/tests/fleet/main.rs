@@ -67,12 +67,17 @@ impl Pair {
 
     /// Waits until each machine knows the other.
     fn wait_known(&self) {
+        self.wait_vouched_for(2);
+    }
+
+    /// Waits until both machines list so many that are vouched for.
+    fn wait_vouched_for(&self, count: usize) {
         for machine in [&self.desk, &self.build] {
-            look_for("two machines with keys", || {
+            look_for("machines with keys", || {
                 let known = machine.get("/v1/machines");
                 let known = known["machines"].as_array()?;
                 let vouched = known.iter().filter(|known| known["vouched_for"] == true);
-                (vouched.count() == 2).then_some(())
+                (vouched.count() == count).then_some(())
             });
         }
     }

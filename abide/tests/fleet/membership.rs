@@ -111,6 +111,113 @@ fn f60_forged_machine_row_gives_no_right() {
 }
 
 #[test]
+fn f60_machine_that_is_renamed_in_the_database_takes_its_own_name_again() {
+    let pair = Pair::with("[fleet]\ntype = [\"office\"]\n");
+    let id = pair.cat();
+    let rows = |name: &str| format!("SELECT count(*) FROM abide.machine WHERE name = '{name}'");
+    (pair.server()).sql("UPDATE abide.machine SET name = 'office' WHERE name = 'desk'");
+    look_for("its own name", || {
+        (pair.server().sql(&rows("desk")) == "1").then_some(())
+    });
+    pair.wait_known();
+    let input = json!({"action": "send_input", "session_id": id, "input": "stolen\n"});
+    let refused = call(&pair.desk, &input);
+    assert_eq!(refused.body["is_error"], true, "{}", refused.body);
+    assert_eq!(pair.server().sql(&rows("office")), "0");
+}
+
+#[test]
+fn f60_row_that_cannot_be_read_does_not_stop_the_fleet() {
+    let pair = Pair::with("");
+    pair.server().sql(
+        "INSERT INTO abide.machine (id, name, labels, version, boot, claim, standing, heartbeat, pace, written) \
+         VALUES (1, 'odd', '', '0', 'x', 1, 'member', 1, 'slow', 0); \
+         INSERT INTO abide.shard (id, owner, epoch) VALUES (1, 1, -1); \
+         UPDATE abide.fleet SET members = members + 1",
+    );
+    pair.desk.kill_daemon();
+    pair.desk.start();
+    let timer = json!({"total_duration": 3600, "mission": "as ever"});
+    look_for("a timer that can be made", || {
+        (pair.desk.try_post("/v1/timers", &timer)?.status == 200).then_some(())
+    });
+    let log = std::fs::read_to_string(pair.desk.path("daemon.log")).expect("a log");
+    for row in ["row 1 of `machine`", "row 1 of `shard`"] {
+        assert_eq!(log.matches(row).count(), 1, "{log}");
+    }
+}
+
+#[test]
+fn f62_key_of_a_revoked_machine_is_remembered_though_it_never_called() {
+    let pair = Pair::with("");
+    let id = pair.cat();
+    pair.server().sql(
+        "UPDATE abide.machine SET standing = 'revoked' WHERE name = 'desk'; \
+         UPDATE abide.fleet SET members = members + 1",
+    );
+    let keys = pair.build.path("revoked-keys");
+    look_for("the key", || keys.exists().then_some(()));
+    pair.server()
+        .sql("UPDATE abide.machine SET standing = 'member' WHERE name = 'desk'");
+    let read = json!({"action": "screen", "session_id": id});
+    let refused = call(&pair.desk, &read);
+    assert_eq!(refused.body["is_error"], true, "{}", refused.body);
+}
+
+#[test]
+fn revoked_machine_does_not_join_again_and_says_how_it_can() {
+    let pair = Pair::with("");
+    let revoked = pair.build.output(["machine", "revoke", "desk"]);
+    assert!(revoked.status.success(), "{}", said(&revoked));
+    let left = pair.desk.output(["fleet", "leave"]);
+    assert!(left.status.success(), "{}", said(&left));
+    let url = pair.server().url();
+    let refused = with_input(&pair.desk, &["fleet", "join", &url], SECRET);
+    assert!(!refused.status.success(), "{}", said(&refused));
+    assert!(said(&refused).contains("was revoked"), "{}", said(&refused));
+    let state = pair.desk.path("machine");
+    std::fs::remove_file(state).expect("an id");
+    std::fs::remove_file(pair.desk.path("machine-key")).expect("a key");
+    let joined = with_input(&pair.desk, &["fleet", "join", &url], SECRET);
+    assert!(joined.status.success(), "{}", said(&joined));
+    pair.wait_vouched_for(3);
+}
+
+#[test]
+fn configuration_with_a_password_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let server = Server::start();
+    let machine = Abide::on(None);
+    let config = machine.path("config.toml");
+    std::fs::write(&config, "").expect("a configuration");
+    std::fs::set_permissions(&config, PermissionsExt::from_mode(0o644)).expect("permissions");
+    let url = server.url_as("postgres:guess");
+    let made = machine.output(["fleet", "init", &url]);
+    assert!(made.status.success(), "{}", said(&made));
+    assert!(said(&made).contains("Only you can read"), "{}", said(&made));
+    let found = std::fs::metadata(&config).expect("a configuration");
+    assert_eq!(found.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn label_that_a_command_of_an_agent_sets_changes_nothing() {
+    let pair = Pair::with("");
+    let config = pair.build.path("config.toml");
+    let before = std::fs::read_to_string(&config).expect("a configuration");
+    let command = format!(
+        "ABIDE_DIR={} {} machine label other",
+        pair.build.dir().display(),
+        env!("CARGO_BIN_EXE_abide")
+    );
+    let ran = pair
+        .build
+        .post("/v1/tools/shell", &json!({"command": command}));
+    assert_ne!(ran.body["exit_code"], 0, "{}", ran.body);
+    let after = std::fs::read_to_string(&config).expect("a configuration");
+    assert_eq!(after, before);
+}
+
+#[test]
 fn f62_revoked_machine_has_no_right_also_if_the_row_is_changed_back() {
     let pair = Pair::with("");
     let id = pair.cat();
@@ -185,6 +292,9 @@ fn killed_machine_is_unreachable_and_answers_when_it_is_back() {
         "{}",
         answer.body
     );
+    assert_eq!(answer.body["session_id"], json!(id), "{}", answer.body);
+    assert_eq!(answer.body["machine"], "build", "{}", answer.body);
+    assert!(answer.body["as_of"].is_u64(), "{}", answer.body);
     let listed = pair.desk.get("/v1/sessions");
     assert_eq!(listed["sessions"][0]["status"], "unreachable", "{listed}");
     assert!(listed["sessions"][0]["as_of"].is_u64(), "{listed}");
@@ -197,6 +307,14 @@ fn killed_machine_is_unreachable_and_answers_when_it_is_back() {
         let session = &listed["sessions"][0];
         (session["status"] == "lost" && session["exit_code"].is_null()).then_some(())
     });
+    let read = call(&pair.desk, &json!({"action": "screen", "session_id": id}));
+    assert_eq!(read.body["status"], "lost", "{}", read.body);
+    assert_eq!(read.body["end"], "lost", "{}", read.body);
+    assert!(
+        text(&read).contains("a person has said so"),
+        "{}",
+        read.body
+    );
     pair.build.start();
     look_for("an answer", || {
         let read = call(&pair.desk, &json!({"action": "screen", "session_id": id}));

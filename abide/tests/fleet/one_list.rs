@@ -22,6 +22,78 @@ fn lines(page: &Value) -> Vec<(u64, Option<&str>)> {
 }
 
 #[test]
+fn sessions_of_both_machines_are_listed_page_by_page() {
+    let pair = Pair::with("");
+    let mut started = vec![pair.cat(), pair.cat()];
+    let here = (pair.desk).post("/v1/tools/shell", &json!({"command": "true"}));
+    let here = here.body["session_id"].as_str().expect("an id");
+    started.insert(1, here.to_owned());
+    started.push(pair.cat());
+    let mut after = String::new();
+    let mut found = Vec::new();
+    for _ in 0..4 {
+        let path = format!("/v1/sessions?include_ended=true&limit=1{after}");
+        let page = pair.desk.get(&path);
+        assert_eq!(page["total"], 4, "{page}");
+        let id = page["sessions"][0]["session_id"].as_str().expect("an id");
+        found.push(id.to_owned());
+        after = match page["next"].as_str() {
+            Some(next) => format!("&after={next}"),
+            None => break,
+        };
+    }
+    found.sort();
+    started.sort();
+    assert_eq!(found, started);
+}
+
+#[test]
+fn lists_have_what_is_known_and_say_so_while_the_database_is_away() {
+    let mut pair = Pair::with("");
+    for (machine, mission) in [(&pair.desk, "of the desk"), (&pair.build, "of the build")] {
+        let timer = json!({"total_duration": 3600, "mission": mission});
+        look_for("a timer that can be made", || {
+            (machine.try_post("/v1/timers", &timer)?.status == 200).then_some(())
+        });
+    }
+    assert_eq!(pair.desk.get("/v1/timers")["total"], 2);
+    pair.desk.server.as_mut().expect("a server").stop();
+    let away = "cannot be reached";
+    let said = |value: &Value| value.as_str().is_some_and(|said| said.contains(away));
+    let listed = look_for("the reason", || {
+        let listed = pair.desk.get("/v1/timers");
+        said(&listed["trouble"]).then_some(listed)
+    });
+    assert!(listed["as_of"].is_u64(), "{listed}");
+    let timers = listed["timers"].as_array().expect("a list");
+    let mut missions: Vec<_> = timers.iter().map(|timer| &timer["mission"]).collect();
+    missions.sort_by_key(ToString::to_string);
+    assert_eq!(missions, [&json!("of the build"), &json!("of the desk")]);
+    for args in [
+        ["timer", "list"],
+        ["timer", "history"],
+        ["top", "--json"],
+        ["messages", "--json"],
+    ] {
+        let out = pair.desk.output(args);
+        let told = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(out.status.success() && told.contains(away), "{out:?}");
+    }
+    look_for("the reason in the list of sessions", || {
+        text(&call(&pair.desk, &json!({"action": "list"})))
+            .contains(away)
+            .then_some(())
+    });
+    let read = pair.desk.post("/v1/tools/read_timer", &json!({}));
+    assert!(text(&read).contains(away), "{}", read.body);
+    assert!(text(&read).contains("of the desk"), "{}", read.body);
+    let unknown = json!({"timer_id": "timer_00000000"});
+    let read = pair.desk.post("/v1/tools/read_timer", &unknown);
+    assert!(text(&read).contains(away), "{}", read.body);
+    pair.desk.server.as_mut().expect("a server").resume();
+}
+
+#[test]
 fn search_finds_lines_of_both_machines_page_by_page() {
     let pair = Pair::with("");
     let here = json!({"command": "echo needle one"});

@@ -3,8 +3,9 @@
 
 use crate::common::process::Process;
 use harness::postgres::Server;
-use harness::{Abide, look_for};
+use harness::{Abide, look_for, receive};
 use rustix::process::Signal;
+use serde_json::json;
 
 use super::fleet::{joined, machine, make_due, messages_about, over, owner_of};
 use super::proxy::{Mode, Proxy};
@@ -100,6 +101,25 @@ fn timer_of_a_cut_machine_completes_once(mode: Mode) {
     made_at_last(&one, "connected again");
     joined(&server, "one");
     assert_eq!(messages_about(&server, &id), "1");
+}
+
+#[test]
+fn f15_call_that_stands_by_is_told_that_another_machine_has_completed_its_timer() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.socket());
+    let one = back_after(&proxy.url(), "one", 1);
+    joined(&server, "one");
+    let _two = machine(&server, "two");
+    let wait = json!({"total_duration": 3, "reason": "due soon"});
+    let begun = one.begin("/v1/tools/timer", &wait);
+    let id = look_for("the timer", || {
+        Some(server.sql("SELECT id FROM abide.timer")).filter(|id| !id.is_empty())
+    });
+    proxy.set(Mode::Cut);
+    assert_eq!(over(&server, &id).0, "completed");
+    proxy.set(Mode::Pass);
+    let told = receive(begun).expect("an answer");
+    assert_eq!(told.body["status"], "completed", "{}", told.body);
 }
 
 #[test]

@@ -138,6 +138,23 @@ fn missing_database_refuses_timers_until_it_is_there() {
 }
 
 #[test]
+fn call_whose_daemon_starts_again_for_the_database_is_told_its_session() {
+    let mut abide = on(Server::start());
+    server(&mut abide).stop();
+    abide.start();
+    let begun = abide.begin("/v1/tools/shell", &json!({"command": "sleep 600"}));
+    let id = abide.running();
+    server(&mut abide).resume();
+    let told = receive(begun).expect("an answer");
+    assert_eq!(told.body["status"], "RUNNING", "{}", told.body);
+    assert_eq!(told.body["session_id"], json!(id), "{}", told.body);
+    look_for("the end of the session", || {
+        let killed = abide.try_post(&format!("/v1/sessions/{id}/kill"), &json!({}))?;
+        (killed.status == 200).then_some(())
+    });
+}
+
+#[test]
 fn f6_killed_server_loses_and_repeats_nothing() {
     const ROUNDS: usize = 5;
     let mut abide = on(Server::start());

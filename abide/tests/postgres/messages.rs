@@ -70,6 +70,21 @@ fn message_reaches_an_agent_on_another_machine_once() {
 }
 
 #[test]
+fn message_reaches_an_agent_without_a_connection_with_its_next_call_on_another_machine() {
+    let server = Server::start();
+    let (one, two) = (machine(&server, "one"), machine(&server, "two"));
+    for (name, arguments) in [("read_messages", ""), ("shell", "<command>true</command>")] {
+        let id = mission(&one, "ann", 0.2);
+        let told = look_for("the message", || {
+            let told = tool(&two, "ann", name, arguments);
+            let told = told["messages"][0]["timer_id"].as_str();
+            told.map(str::to_owned)
+        });
+        assert_eq!(told, id);
+    }
+}
+
+#[test]
 fn message_of_a_conversation_that_is_gone_reaches_its_agent_on_another_machine() {
     let server = Server::start();
     let (one, two) = (machine(&server, "one"), machine(&server, "two"));

@@ -94,4 +94,7 @@ pub struct MessagePage {
     pub messages: Vec<Message>,
     /// `after` of the next page.
     pub next: Option<String>,
+    /// Sentence about a database that is away, in which the messages are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }

@@ -193,6 +193,13 @@ pub struct TimerPage {
     pub next: Option<String>,
     /// Number of timers in all pages.
     pub total: u64,
+    /// While the database is away: time up to which the timers of other machines are known, in Unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<u64>,
+    /// Sentence about a database that is away. The list has what the daemon knows: its own active timers, and those that
+    /// it has read before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 /// Statistics of all timers.

@@ -116,7 +116,8 @@ impl Performer {
                 "{fault}. Timers and messages are refused; `abide stop` has the next daemon set it aside and take \
                  over what can be read"
             )),
-            StoreFault::NotOwned(_) => tracing::debug!("{fault}"),
+            // Another machine has told a message, or made a timer, a moment before.
+            StoreFault::NotOwned(_) | StoreFault::Stale(_) => tracing::debug!("{fault}"),
             // A database that is away is in the log once, not with every commit.
             _ if self.handle.store().trouble().is_some() => {}
             fault => tracing::error!("{fault}"),

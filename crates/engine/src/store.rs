@@ -4,6 +4,7 @@
 mod damage;
 mod deliveries;
 mod held;
+mod known_timers;
 mod load;
 mod postgres;
 mod query;
@@ -75,8 +76,9 @@ pub trait Store: Send + Sync {
     /// Writes a record about wakers.
     fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>>;
 
-    /// Takes the messages that other machines have for these readers.
-    fn take_messages(&self, _: ConnectedReaders) {}
+    /// Takes the messages that other machines have for these readers. `done` is told, or dropped, when the event loop
+    /// has them; with it the search does not depend on what the last heartbeat found.
+    fn take_messages(&self, _: ConnectedReaders, _done: Option<oneshot::Sender<()>>) {}
 
     /// Removes a limited number of ended timers and seen messages from before `before_ms`. Returns how many.
     fn prune(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>>;
@@ -203,7 +205,11 @@ enum Job {
     WakerRecord(WakerRecord, OwnedSemaphorePermit, Done),
     Prune(u64, oneshot::Sender<Result<usize, StoreFault>>),
     /// Takes the messages of other machines for these readers.
-    TakeMessages(ConnectedReaders, OwnedSemaphorePermit),
+    TakeMessages(
+        ConnectedReaders,
+        OwnedSemaphorePermit,
+        Option<oneshot::Sender<()>>,
+    ),
 }
 
 /// Queue of the thread that writes.

@@ -5,6 +5,7 @@ mod message;
 mod refusal;
 mod session;
 
+pub(crate) use message::COMMAND_CHARS;
 pub use message::{message_text, timer_completion, timer_label, timer_message};
 pub use refusal::{refusal_sentence, timer_not_found, timer_refusal_sentence};
 pub(crate) use session::ending_text;

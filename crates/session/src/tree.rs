@@ -5,7 +5,9 @@
 //! after it was seen to belong to the tree while the pidfd was open.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -73,6 +75,24 @@ fn is_kept(meta: &Meta) -> bool {
 pub fn keeper(meta: &Meta) -> Option<ProcessHandle> {
     let keeper = ProcessHandle::open(meta.keeper.pid as i32)?;
     began(&keeper, meta.keeper.start_ticks).then_some(keeper)
+}
+
+/// True if the keeper of the session lives and serves another folder than this one, which is a copy.
+pub fn is_kept_elsewhere(meta: &Meta, path: &Path) -> bool {
+    let (Some(keeper), Ok(own)) = (keeper(meta), std::fs::metadata(path)) else {
+        return false;
+    };
+    let Ok(open) = std::fs::read_dir(format!("/proc/{}/fd", keeper.pid)) else {
+        return false;
+    };
+    open.flatten().any(|open| {
+        let is_named = |to: PathBuf| to.file_name() == path.file_name();
+        let is_other = |found: Metadata| {
+            found.is_dir() && (found.dev(), found.ino()) != (own.dev(), own.ino())
+        };
+        std::fs::read_link(open.path()).is_ok_and(is_named)
+            && std::fs::metadata(open.path()).is_ok_and(is_other)
+    })
 }
 
 /// All living processes with the mark of the session. A daemon that a command of the session started has the mark

@@ -45,6 +45,10 @@ pub struct Lists {
     pub messages: Vec<Value>,
     /// Numbers of open questions, running sessions and active timers; only some of them may be in the lists.
     pub totals: Totals,
+    /// Sentence about a database that is away: timers and messages are as far as the daemon knows them.
+    pub trouble: Value,
+    /// Time up to which the timers of other machines are known then.
+    pub as_of: Value,
 }
 
 /// Numbers of things, in the lists or not.
@@ -80,6 +84,7 @@ pub async fn load(client: &Client, all: bool) -> Result<Lists, ClientError> {
         sessions: total(&sessions),
         timers: total(&timers),
     };
+    let (trouble, as_of) = (timers["trouble"].clone(), timers["as_of"].clone());
     let mut sessions = rows(sessions, "sessions");
     if !all {
         let before = sessions.len();
@@ -96,6 +101,8 @@ pub async fn load(client: &Client, all: bool) -> Result<Lists, ClientError> {
         timers: rows(timers, "timers"),
         messages,
         totals,
+        trouble,
+        as_of,
     })
 }
 

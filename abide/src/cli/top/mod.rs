@@ -224,12 +224,17 @@ fn sentence(error: ClientError) -> String {
 impl feed::Lists {
     /// All lists as one JSON object, for programs.
     fn snapshot(self) -> Value {
-        json!({
+        let mut shown = json!({
             "daemon": self.daemon,
             "questions": self.questions,
             "sessions": self.sessions,
             "timers": self.timers,
             "messages": self.messages,
-        })
+        });
+        if self.trouble.is_string() {
+            shown["trouble"] = self.trouble;
+            shown["as_of"] = self.as_of;
+        }
+        shown
     }
 }

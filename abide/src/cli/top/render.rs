@@ -75,8 +75,12 @@ fn title(model: &Model) -> String {
         many => format!("{many} {one}s"),
     };
     let version = lists.daemon["version"].as_str().unwrap_or_default();
+    let away = match lists.trouble.is_string() {
+        true => "  the database is away",
+        false => "",
+    };
     format!(
-        " abide {}  {}  {}  {}",
+        " abide {}  {}  {}  {}{away}",
         one_line(version),
         count(lists.totals.questions, "question"),
         count(lists.totals.sessions, "session"),
@@ -524,6 +528,7 @@ mod tests {
                 sessions: 30,
                 timers: 2_011,
             },
+            ..Lists::default()
         };
         Model::new(lists, 61_000)
     }

@@ -59,6 +59,14 @@ impl ActionRunner {
                 limit::LINES_MAX
             ));
         }
+        let shared = self.handle.fleet().map(|fleet| fleet.state());
+        if shared.is_some_and(|fleet| fleet.is_database_away && fleet.has_others())
+            && let Some(why) = self.handle.storage_fault()
+        {
+            lines.push(format!(
+                "[{why}; sessions of other machines are listed as they were read last]"
+            ));
+        }
         let text = match lines.len() {
             0 => "No sessions".to_owned(),
             _ => lines.join("\n"),

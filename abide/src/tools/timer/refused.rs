@@ -5,7 +5,7 @@ use abide_core::request::Caller;
 use abide_core::timer::{self, Request, Status, Timer, Why};
 use abide_core::{Outcome, Refusal, TimerId, limit};
 use abide_engine::Handle;
-use abide_engine::store::EndedQuery;
+use abide_engine::store::{EndedQuery, StoreFault, TimerRow};
 use abide_engine::text::{timer_completion, timer_not_found};
 
 use super::presentation::{done_before, fields, pause_left, purpose, row_fields, why_stopped};
@@ -36,20 +36,7 @@ impl TimerCall {
                     ..ToolResult::error(ErrorCode::Conflict, sentence)
                 };
             }
-            let text = match (&self.kind, &row.completed_by) {
-                (CallKind::Done(act), _) => done_before(handle, *act, &row, self.channel).await,
-                (_, Some(_)) => timer_completion(&row),
-                (_, None) => format!(
-                    "Timer '{}' is {}.{}{}",
-                    row.id,
-                    row.status,
-                    purpose(Some(&row)),
-                    why_stopped(&row)
-                ),
-            };
-            let fields = row_fields(&row);
-            let output = self.result_fields(handle, fields, Some(Why::Ended)).await;
-            return self.one(text, output);
+            return self.ended_result(handle, &row).await;
         }
         if let timer::Refusal::NotAllowed { timer, status, .. } = &refusal
             && let Some(timer) = self.timer_in(handle, *timer, *status).await
@@ -67,12 +54,35 @@ impl TimerCall {
             return result;
         }
         match refusal {
+            timer::Refusal::NotFound { timer, .. } if is_database_away(handle, timer).await => {
+                let why = handle.storage_fault().unwrap_or_default();
+                let sentence = format!("Timer '{timer}' is not of this machine, and {why}");
+                ToolResult::error(ErrorCode::Unreachable, sentence)
+            }
             timer::Refusal::NotFound { timer, known, more } => {
                 self.not_found(handle, &timer.to_string(), &known, more)
                     .await
             }
             other => refused(&Refusal::Timer(other)),
         }
+    }
+
+    /// Result about a timer that has ended, from its row.
+    pub(super) async fn ended_result(&self, handle: &Handle, row: &TimerRow) -> ToolResult {
+        let text = match (&self.kind, &row.completed_by) {
+            (CallKind::Done(act), _) => done_before(handle, *act, row, self.channel).await,
+            (_, Some(_)) => timer_completion(row),
+            (_, None) => format!(
+                "Timer '{}' is {}.{}{}",
+                row.id,
+                row.status,
+                purpose(Some(row)),
+                why_stopped(row)
+            ),
+        };
+        let fields = row_fields(row);
+        let output = self.result_fields(handle, fields, Some(Why::Ended)).await;
+        self.one(text, output)
     }
 
     /// State of a timer, if it still has the status that a refusal names.
@@ -112,4 +122,10 @@ impl TimerCall {
             timer_not_found(given, known, more, &ended),
         )
     }
+}
+
+/// True if it is not known whether there is such a timer, because the database does not answer.
+async fn is_database_away(handle: &Handle, timer: TimerId) -> bool {
+    let read = handle.store_reader().timer(timer).await;
+    matches!(read, Err(StoreFault::Unreadable(_))) && handle.storage_fault().is_some()
 }

@@ -1,7 +1,7 @@
 //! Drives the membership: sends its statements over a connection of its own, at most one at a time, and carries out its
 //! effects.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
@@ -60,6 +60,8 @@ pub(crate) struct Runner {
     requested: Vec<MachineId>,
     boot_offset: Option<i64>,
     told_due: Option<Event>,
+    /// Rows that cannot be read, and that were logged.
+    unreadable: BTreeSet<String>,
     /// True if the daemon stops.
     is_leaving: bool,
 }
@@ -101,6 +103,7 @@ impl Runner {
             requested: Vec::new(),
             boot_offset,
             told_due: None,
+            unreadable: BTreeSet::new(),
             is_leaving: false,
         };
         (runner, fleet)
@@ -204,6 +207,13 @@ impl Runner {
         let Answer::Looked(look) = &read.answer else {
             return;
         };
+        for row in &read.unreadable {
+            if self.unreadable.insert(row.clone()) {
+                tracing::error!(
+                    "{row} in the database has an invalid value, and is passed over until it is repaired"
+                );
+            }
+        }
         if *statement == Statement::Look {
             self.avoid_taken_name(read);
         }

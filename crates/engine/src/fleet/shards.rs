@@ -1,13 +1,22 @@
 //! Changes of the shards that this machine owns, as events of the core, and messages of other machines.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_core::Event;
 use abide_core::record::LoadedShard;
+use abide_core::request::Caller;
+use tokio::sync::oneshot;
 
-use crate::fleet::Fleet;
+use crate::clients::ConnectedReaders;
+use crate::clock::pause;
+use crate::fleet::{Fleet, FleetState};
 use crate::handle::Handle;
 use crate::store::{OpenedFleet, ShardChange, ShardRows};
+
+/// Time that a call waits for the messages of other machines.
+const SEARCH: Duration = Duration::from_secs(1);
 
 /// Passes changes on to the event loop until the daemon stops.
 pub(crate) async fn forward(mut opened: OpenedFleet, handle: Handle) {
@@ -27,7 +36,11 @@ async fn pass_on(change: ShardChange, fleet: &Fleet, handle: &Handle) {
             Event::ShardDropped { shard, is_home }
         }
         ShardChange::TimeSet(boot_offset) => Event::FleetTimeSet { boot_offset },
-        ShardChange::MessagesTaken(messages) => Event::MessagesTaken { messages },
+        ShardChange::MessagesTaken(messages, done) => {
+            handle.send_event(Event::MessagesTaken { messages }).await;
+            let _ = done.map(|done| done.send(()));
+            return;
+        }
         ShardChange::MessagesGone(numbers) => Event::MessagesGone { numbers },
         ShardChange::Deadlines(deadlines) => Event::DeadlinesRead { deadlines },
         ShardChange::NumbersReplaced(block) => Event::NumbersReplaced { block },
@@ -83,7 +96,47 @@ pub(crate) async fn take_messages(fleet: Fleet, handle: Handle) {
         let waiting = waiting.iter().map(|agent| agent.0.to_string()).collect();
         let readers = handle.clients().connected_readers(waiting);
         if !readers.agents.is_empty() || !readers.waiting.is_empty() {
-            handle.store().take_messages(readers);
+            handle.store().take_messages(readers, None);
+        }
+    }
+}
+
+impl Handle {
+    /// Takes the messages that other machines have for an agent that calls here, which may have no connection that
+    /// heartbeats know. True if the event loop is told of some. Does nothing if there are no other machines, or the
+    /// database is away.
+    pub async fn take_messages_of(&self, caller: &Caller) -> bool {
+        let state = self.fleet().map(Fleet::state);
+        let is_shared = |state: &Arc<FleetState>| {
+            state.is_joined && !state.is_database_away && state.has_others()
+        };
+        let Some(agent) = caller
+            .agent
+            .as_ref()
+            .filter(|_| state.is_some_and(|state| is_shared(&state)))
+        else {
+            return false;
+        };
+        let search = async {
+            let has_some = self.store_reader().has_messages_elsewhere(agent).await;
+            if !has_some.unwrap_or_default() {
+                return false;
+            }
+            let conversation = caller.conversation.iter();
+            let readers = ConnectedReaders {
+                agents: BTreeSet::new(),
+                waiting: BTreeSet::from([agent.0.to_string()]),
+                conversations: conversation
+                    .map(|conversation| (agent.0.to_string(), conversation.clone()))
+                    .collect(),
+            };
+            let (done, taken) = oneshot::channel();
+            self.store().take_messages(readers, Some(done));
+            taken.await.is_ok()
+        };
+        tokio::select! {
+            are_taken = search => are_taken,
+            () = pause(SEARCH) => false,
         }
     }
 }

@@ -185,6 +185,8 @@ pub(super) struct Read {
     pub has_frame: bool,
     /// True if another machine has unread messages of agents that are connected or wait here.
     pub has_messages: bool,
+    /// Rows that cannot be read, as they are shown.
+    pub unreadable: Vec<String>,
 }
 
 /// Fault of an answer that does not have the expected form.
@@ -218,15 +220,18 @@ pub(super) fn read(
                 requested: Vec::new(),
                 has_frame: false,
                 has_messages: false,
+                unreadable: Vec::new(),
             });
         }
     };
     let fleet = of("fleet").first().ok_or(Invalid("fleet"))?;
-    let machines: Option<Vec<Machine>> =
-        of("machine").iter().map(|row| machine(row, now)).collect();
-    let machines = machines.ok_or(Invalid("machine"))?;
-    let shards: Option<Vec<(ShardRow, bool)>> = of("shard").iter().map(|row| shard(row)).collect();
-    let shards = shards.ok_or(Invalid("shard"))?;
+    let mut unreadable = Vec::new();
+    let machines = readable(of("machine"), &mut unreadable, |row| machine(row, now));
+    let shards = readable(of("shard"), &mut unreadable, shard);
+    // Without its own row a machine would count as removed.
+    if unreadable.contains(&shown("machine", signed(me.0))) {
+        return Err(Invalid("machine"));
+    }
     let requested = shards
         .iter()
         .filter(|(row, requested)| *requested && row.owner == me && row.id.0 != me);
@@ -253,7 +258,29 @@ pub(super) fn read(
         has_messages: fleet.get(12) == Some("t"),
         answer: Answer::Looked(Box::new(look)),
         machines,
+        unreadable,
     })
+}
+
+/// Rows that can be read. The others are noted: one row that somebody changed does not stop the fleet.
+fn readable<T>(
+    rows: &[&SimpleQueryRow],
+    unreadable: &mut Vec<String>,
+    read: impl Fn(&SimpleQueryRow) -> Option<T>,
+) -> Vec<T> {
+    let read = rows.iter().filter_map(|row| {
+        let found = read(row);
+        if found.is_none() {
+            let kind = row.get(0).unwrap_or_default();
+            unreadable.push(shown(kind, value(row, 1).unwrap_or_default()));
+        }
+        found
+    });
+    read.collect()
+}
+
+fn shown(kind: &str, id: i64) -> String {
+    format!("row {id} of `{kind}`")
 }
 
 fn fleet_row(row: &SimpleQueryRow) -> Option<FleetRow> {

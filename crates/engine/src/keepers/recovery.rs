@@ -204,7 +204,7 @@ fn phase(
             ending: None,
         },
         (false, Some(EndingFile::Ended(exited))) => {
-            ended_phase(Ending::from(&exited), tree::end_orphans(meta))
+            ended_phase(Ending::from(&exited), end_orphans(path, meta))
         }
         (false, _) => {
             let (ending, empty) = record_lost_ending(path, None, None);
@@ -317,6 +317,19 @@ fn ended_phase(ending: Ending, empty: bool) -> Phase {
     }
 }
 
+/// Kills what is left of the tree of a session whose keeper is gone. True if none of its processes is left. The processes
+/// of a folder that was copied belong to the original.
+fn end_orphans(path: &Path, meta: &Meta) -> bool {
+    if !tree::is_kept_elsewhere(meta, path) {
+        return tree::end_orphans(meta);
+    }
+    tracing::warn!(
+        "{} is a copy of the folder of a session that runs; the session is left alone",
+        path.display()
+    );
+    true
+}
+
 /// Ending of a session whose keeper is gone, and true if none of its processes is left. The ending is the recorded
 /// one, else `Lost`, or `forced` if the daemon ended the session itself. Kills what is left of the tree, because
 /// nothing else controls it. The session is known to have run until `seen`, else until its last output.
@@ -326,7 +339,7 @@ pub(super) fn record_lost_ending(
     forced: Option<End>,
 ) -> (Ending, bool) {
     let meta = folder::read_meta(path).ok().flatten();
-    let empty = meta.as_ref().is_none_or(tree::end_orphans);
+    let empty = (meta.as_ref()).is_none_or(|meta| end_orphans(path, meta));
     if let Ok(Some(EndingFile::Ended(exited))) = folder::read_ending(path) {
         return (Ending::from(&exited), empty);
     }

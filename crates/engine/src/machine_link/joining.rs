@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use abide_core::fleet::rights::Caller;
+use abide_core::fleet::row::Standing;
 
-use super::key::FleetSecret;
+use super::key::{FleetSecret, KeyFault, MachineKey};
+use super::machines::IntroducedMachine;
 use crate::config::{Config, Paths};
 use crate::fleet::MachineIdentity;
 use crate::store::{
@@ -25,6 +27,14 @@ pub enum CannotJoin {
         "the secret is not the one of the fleet at {0}; take it from a machine that is in the fleet"
     )]
     OtherSecret(String),
+    /// A person has revoked this machine.
+    #[error(
+        "this machine was revoked; to join as a new one, first remove `machine` and `machine-key` in {0}"
+    )]
+    Revoked(String),
+    /// The key of this machine cannot be read.
+    #[error("{0}")]
+    Key(KeyFault),
     /// There is a fleet already.
     #[error("there is a fleet at {0} already; join it with its secret: `abide fleet join`")]
     Exists(String),
@@ -43,18 +53,27 @@ pub async fn check_new(url: &str, ca_file: Option<PathBuf>) -> Result<(), Cannot
     }
 }
 
-/// Checks that the secret is the one of the fleet at this address.
+/// Checks that the secret is the one of the fleet at this address, and that this machine was not revoked there.
 pub async fn check_join(
+    paths: &Paths,
+    config: &Config,
     url: &str,
-    ca_file: Option<PathBuf>,
     secret: &FleetSecret,
 ) -> Result<(), CannotJoin> {
-    let address = PostgresAddress::parse(url, ca_file).map_err(CannotJoin::Address)?;
+    let address = PostgresAddress::parse(url, config.ca_file.clone());
+    let address = address.map_err(CannotJoin::Address)?;
     let machines = introduced_machines(&address).await;
     let machines = machines.map_err(|fault| unusable(&address, &fault))?;
     let is_ours = machines
         .iter()
         .any(|machine| secret.check(&machine.introduction, machine.standing) != Caller::Unknown);
+    let own = MachineKey::load_or_create(&paths.machine_key()).map_err(CannotJoin::Key)?;
+    let is_revoked = |machine: &IntroducedMachine| {
+        machine.introduction.key == own.public() && machine.standing == Standing::Revoked
+    };
+    if machines.iter().any(is_revoked) {
+        return Err(CannotJoin::Revoked(paths.state.display().to_string()));
+    }
     match machines.is_empty() || is_ours {
         true => Ok(()),
         false => Err(CannotJoin::OtherSecret(address.shown())),

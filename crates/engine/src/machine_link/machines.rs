@@ -222,14 +222,25 @@ impl OtherMachines {
         }
     }
 
-    /// Keeps the key and the code of this machine in its row, also under another name.
+    /// Keeps the name, the key and the code of this machine in its row, and remembers the keys of machines that were
+    /// revoked, though they never call.
     async fn keep_introduced(self: Arc<Self>) {
         let mut states = self.fleet.watch();
+        let mut named_otherwise = None;
         loop {
             let state = states.borrow_and_update().clone();
+            self.remember_revoked(&state);
             let own = state.own.and_then(|own| state.machines.get(&own));
             if let Some(own) = own.filter(|_| state.is_joined) {
-                self.introduce(own).await;
+                let other = (own.name != state.own_name).then(|| own.name.clone());
+                if let Some(other) = other.as_ref().filter(|_| other != named_otherwise) {
+                    tracing::warn!(
+                        "the row of this machine in the database says {other}; its name, {}, is written again",
+                        state.own_name
+                    );
+                }
+                named_otherwise = other;
+                self.introduce(own, &state.own_name).await;
             }
             if states.changed().await.is_err() {
                 return;
@@ -237,11 +248,23 @@ impl OtherMachines {
         }
     }
 
-    async fn introduce(&self, own: &Machine) {
-        let wanted = self.secret.introduce(own.row.id, &own.name, &self.key);
-        let is_introduced = own.mac == Some(wanted.mac) && own.public_key == Some(wanted.key);
+    fn remember_revoked(&self, state: &FleetState) {
+        let revoked = state.machines.values().filter(|machine| {
+            machine.row.standing == Standing::Revoked && self.secret.vouches_for(machine)
+        });
+        for key in revoked.filter_map(|machine| machine.public_key) {
+            self.revoked.add(key);
+        }
+    }
+
+    /// Writes the introduction of this machine into its row if the row differs. Only its own name is signed, because
+    /// rights name machines and the row can be forged.
+    async fn introduce(&self, own: &Machine, name: &str) {
+        let wanted = self.secret.introduce(own.row.id, name, &self.key);
+        let is_named = own.name == wanted.name;
+        let has_proof = own.mac == Some(wanted.mac) && own.public_key == Some(wanted.key);
         // A machine that is back says itself what became of its sessions.
-        if is_introduced && !own.declared_lost {
+        if is_named && has_proof && !own.declared_lost {
             return;
         }
         // A fault is followed by the next look, which shows the same row again.

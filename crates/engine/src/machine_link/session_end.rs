@@ -7,13 +7,14 @@ use abide_core::fleet::row::Standing;
 use abide_core::fleet::session::{Home, Loss, Reach, reach};
 use abide_core::fleet::{MachineId, MachineRow};
 use abide_core::session::End;
-use abide_core::{Exit, SessionId};
+use abide_core::{Exit, SessionId, shorten};
+use abide_output::printable::one_line;
 
 use super::machines::OtherMachines;
 use crate::Handle;
 use crate::clock::pause;
 use crate::store::{DirectoryFacts, DirectoryRow, DirectoryState};
-use crate::text::ending_text;
+use crate::text::{COMMAND_CHARS, ending_text};
 
 /// Time between two looks at the directory.
 const EVERY: Duration = Duration::from_secs(1);
@@ -74,6 +75,30 @@ impl OtherMachines {
         }
     }
 
+    /// Sentence about a session of another machine that is lost.
+    pub fn loss(&self, row: &DirectoryRow) -> Option<String> {
+        let (name, id) = (self.shown_name(row.machine), row.id);
+        match (self.reach(row), row.facts.state) {
+            (Reach::Lost(loss), DirectoryState::Running | DirectoryState::Background) => {
+                Some(format!("Session '{id}' is lost: {}", why_lost(&name, loss)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Message about a session of another machine that has ended, as far as the directory has it.
+    pub(crate) fn end_message(&self, row: &DirectoryRow) -> String {
+        let name = self.shown_name(row.machine);
+        let ending = end_text(&row.facts);
+        let ending = ending.map_or_else(String::new, |how| format!("\n[{how}]"));
+        format!(
+            "[System] Session '{}' on machine {name} has ended.\nCommand: {}{ending}\nIts output is on machine {name}: \
+             terminal_session reads it with read_output.",
+            row.id,
+            shorten(&one_line(&row.command), COMMAND_CHARS)
+        )
+    }
+
     /// Reach of a session of another machine.
     pub fn reach(&self, row: &DirectoryRow) -> Reach {
         let state = self.state();
@@ -96,10 +121,14 @@ impl OtherMachines {
 }
 
 fn lost(machine: &str, loss: Loss) -> String {
+    format!("it is lost: {}", why_lost(machine, loss))
+}
+
+fn why_lost(machine: &str, loss: Loss) -> String {
     match loss {
-        Loss::Rebooted => format!("it is lost: machine {machine} was started again"),
-        Loss::Person => format!("it is lost: a person has said so of machine {machine}"),
-        Loss::Ephemeral => format!("it is lost: machine {machine} was silent for too long"),
+        Loss::Rebooted => format!("machine {machine} was started again"),
+        Loss::Person => format!("a person has said so of machine {machine}"),
+        Loss::Ephemeral => format!("machine {machine} was silent for too long"),
     }
 }
 

@@ -319,10 +319,11 @@ impl Store for Postgres {
         self.queue.write_waker_record(record)
     }
 
-    fn take_messages(&self, readers: ConnectedReaders) {
-        // If a search is queued, the next heartbeat tries again.
+    fn take_messages(&self, readers: ConnectedReaders, done: Option<oneshot::Sender<()>>) {
+        // If a search is queued, the next heartbeat or call tries again.
         if let Ok(place) = self.search_place.clone().try_acquire_owned() {
-            let _ = self.queue.jobs.try_send(Job::TakeMessages(readers, place));
+            let job = Job::TakeMessages(readers, place, done);
+            let _ = self.queue.jobs.try_send(job);
         }
     }
 
@@ -357,11 +358,12 @@ mod tests {
         });
         let store = Postgres::new(jobs, Trouble::default(), fleet);
         for _ in 0..2 * MAX_JOBS {
-            store.take_messages(ConnectedReaders {
+            let readers = ConnectedReaders {
                 agents: BTreeSet::new(),
                 waiting: BTreeSet::new(),
                 conversations: Vec::new(),
-            });
+            };
+            store.take_messages(readers, None);
             drop(store.write_waker_record(WakerRecord::Enabled("w".into())));
         }
         drop((store.prune(0), store.commit(Vec::new())));

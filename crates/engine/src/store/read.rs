@@ -8,12 +8,13 @@ use abide_core::id::IdPermutation;
 use abide_core::message::About;
 use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::Kind;
-use abide_core::{Conversation, MessageId, QuestionId, SessionId, TimerId};
+use abide_core::{Agent, Conversation, MessageId, QuestionId, SessionId, TimerId};
 use rusqlite::Connection;
 
 use super::StoreFault;
 use super::deliveries::{self, Delivery};
 use super::held::{self, CommandAnswer};
+use super::known_timers::KnownTimers;
 use super::load::{RowScope, kind, subject};
 use super::postgres::Reads;
 use super::query::{Columns, Query};
@@ -26,6 +27,8 @@ use crate::lock::lock;
 pub struct StoreReader {
     source: Source,
     id_permutation: IdPermutation,
+    /// Timers of a server, as they were read last.
+    known: KnownTimers,
 }
 
 /// Question that was closed, as its row has it.
@@ -139,6 +142,7 @@ impl StoreReader {
                 scan_db: Arc::new(Mutex::new(scan_db)),
             },
             id_permutation,
+            known: KnownTimers::default(),
         }
     }
 
@@ -147,6 +151,7 @@ impl StoreReader {
         StoreReader {
             source: Source::Postgres(reads, shard),
             id_permutation,
+            known: KnownTimers::default(),
         }
     }
 
@@ -191,7 +196,20 @@ impl StoreReader {
         }
     }
 
-    /// One timer, ended or not.
+    /// Takes note of timers that were read from a server, which may be away later.
+    pub(super) fn note<'a>(&self, rows: impl Iterator<Item = &'a TimerRow>) {
+        if let Source::Postgres(..) = &self.source {
+            self.known.note(rows);
+        }
+    }
+
+    /// Timers of an agent, or of all, that had not ended when they were read last, and the time of the last read. For
+    /// lists while the server is away.
+    pub fn known_timers(&self, agent: Option<&str>) -> (Vec<TimerRow>, Option<Wall>) {
+        self.known.active(agent)
+    }
+
+    /// One timer, ended or not; while the server is away, as it was read last.
     pub async fn timer(&self, id: TimerId) -> Result<Option<TimerRow>, StoreFault> {
         let ids = self.id_permutation;
         let number = self.timer_number(id);
@@ -199,10 +217,16 @@ impl StoreReader {
             let sql = &format!("{TIMER} WHERE number = ?1");
             db.first(sql, &[number.into()], |row| timer_row(ids, row))
         };
-        self.read(read).await
+        match self.read(read).await {
+            Ok(row) => {
+                self.note(row.iter());
+                Ok(row)
+            }
+            Err(fault) => self.known.find(id).map(Some).ok_or(fault),
+        }
     }
 
-    /// Several timers, ended or not.
+    /// Several timers, ended or not; while the server is away, as they were read last.
     pub async fn timers_by_id(&self, ids: &[TimerId]) -> Result<Vec<Option<TimerRow>>, StoreFault> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -216,10 +240,36 @@ impl StoreReader {
                 timer_row(permutation, row)
             })
         };
-        let found: HashMap<TimerId, TimerRow> = (self.read(read).await?.into_iter())
-            .map(|row| (row.id, row))
-            .collect();
+        let read = match self.read(read).await {
+            Ok(rows) => {
+                self.note(rows.iter());
+                rows
+            }
+            Err(fault @ StoreFault::Unreadable(_)) => {
+                let known: Vec<_> = ids.iter().filter_map(|id| self.known.find(*id)).collect();
+                if known.is_empty() {
+                    return Err(fault);
+                }
+                known
+            }
+            Err(fault) => return Err(fault),
+        };
+        let found: HashMap<TimerId, TimerRow> = read.into_iter().map(|row| (row.id, row)).collect();
         Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
+    }
+
+    /// True if a machine other than this one has unread messages of an agent.
+    pub async fn has_messages_elsewhere(&self, agent: &Agent) -> Result<bool, StoreFault> {
+        let Source::Postgres(reads, home) = &self.source else {
+            return Ok(false);
+        };
+        let sql = format!(
+            "SELECT m.number FROM message AS m JOIN shard AS s ON s.id = m.shard WHERE m.agent = ?1 \
+             AND m.seen_ms IS NULL AND m.told_by IS NULL AND s.owner <> {home} LIMIT 1"
+        );
+        let agent = agent.0.clone();
+        let read = move |db: &dyn Query| db.first(&sql, &[(&*agent).into()], |row| row.u64(0));
+        Ok(reads.few.read(read).await?.is_some())
     }
 
     /// Creation times of these messages.

@@ -210,7 +210,9 @@ impl StoreReader {
     /// Page of timers; `None`: the timer in `after` does not exist.
     pub async fn timers(&self, query: TimerQuery) -> Result<Option<TimerPage>, StoreFault> {
         let ids = self.id_permutation();
-        self.scan(move |db| page(db, &query, ids)).await
+        let page = self.scan(move |db| page(db, &query, ids)).await?;
+        self.note(page.iter().flat_map(|page| &page.rows));
+        Ok(page)
     }
 
     /// Number of unseen messages, and of deliveries by state.

@@ -2,7 +2,7 @@
 
 use abide_core::message::About;
 use abide_core::timer::Kind;
-use abide_core::{Millis, QuestionId, TimerId, shorten};
+use abide_core::{Millis, QuestionId, SessionId, TimerId, shorten};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 
@@ -27,7 +27,8 @@ pub async fn message_text(handle: &Handle, about: About) -> String {
         }
         About::Session(id) => {
             let Some(view) = handle.published().session(id) else {
-                return format!("[System] Session '{id}' has ended.");
+                let elsewhere = ended_elsewhere(handle, id).await;
+                return elsewhere.unwrap_or_else(|| format!("[System] Session '{id}' has ended."));
             };
             let mut text = format!(
                 "[System] Session '{id}' has ended.\nCommand: {}\n{}",
@@ -42,6 +43,13 @@ pub async fn message_text(handle: &Handle, about: About) -> String {
             text
         }
     }
+}
+
+/// The text of a message about a session of another machine.
+async fn ended_elsewhere(handle: &Handle, id: SessionId) -> Option<String> {
+    let machines = handle.other_machines()?;
+    let row = machines.session(id).await.ok()??;
+    Some(machines.end_message(&row))
 }
 
 /// The text of a message about a held command.
@@ -77,7 +85,7 @@ fn held_message(id: QuestionId, answer: Option<&CommandAnswer>) -> String {
 }
 
 /// Characters of a command in a message.
-const COMMAND_CHARS: usize = 500;
+pub(crate) const COMMAND_CHARS: usize = 500;
 
 /// The text of a message about a timer.
 pub fn timer_message(id: TimerId, row: Option<&TimerRow>) -> String {

@@ -36,7 +36,7 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
                 .into()
         }
         Refusal::DatabaseAway(sentence) | Refusal::ChangedElsewhere(sentence) => {
-            format!("{sentence}. Nothing was done; try again later")
+            format!("{sentence}; nothing was done, so try again later")
         }
         Refusal::OutcomeUnknown(sentence) => format!(
             "{sentence}. It is not known whether this was recorded: repeat the call with the same `idempotency_key`, \

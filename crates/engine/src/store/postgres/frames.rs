@@ -157,7 +157,7 @@ impl FrameTable {
         Ok(())
     }
 
-    /// Writes the key of this machine into its row.
+    /// Writes the name and the key of this machine into its row.
     pub async fn introduce(
         &self,
         name: &str,
@@ -166,7 +166,7 @@ impl FrameTable {
     ) -> Result<(), StoreFault> {
         let (own, key, mac) = (self.own.0.cast_signed(), key.as_slice(), mac.as_slice());
         let statement = Statement {
-            sql: "UPDATE machine SET public_key = $3, mac = $4, declared_lost = 0 WHERE id = $1 AND name = $2"
+            sql: "UPDATE machine SET name = $2, public_key = $3, mac = $4, declared_lost = 0 WHERE id = $1"
                 .into(),
             params: vec![
                 (&own as &(dyn ToSql + Sync), Type::INT8),

@@ -11,6 +11,7 @@ use super::batch::Statement;
 use super::directory::{MACHINES, introduced};
 use super::frames::{NOW_MS, notified};
 use super::link::{Address, Link};
+use crate::clock::{Clock, SystemClock};
 use crate::entropy;
 use crate::machine_link::machines::IntroducedMachine;
 use crate::store::StoreFault;
@@ -68,6 +69,8 @@ pub struct ServerFacts {
     pub notifies: bool,
     /// Clock of the server, in Unix milliseconds.
     pub clock: u64,
+    /// Clock of this machine at that time.
+    pub own_clock: u64,
     /// True if the server removes old versions of rows by itself.
     pub vacuums: bool,
     /// Age of the oldest transaction that keeps old versions of rows, in milliseconds, as far as this user may see it.
@@ -98,6 +101,7 @@ pub(crate) async fn inspect(address: &Address) -> Result<ServerFacts, StoreFault
         params: Vec::new(),
     };
     let rows = link.read(&statement).await?;
+    let own_clock = SystemClock.now().wall.0;
     let unreadable =
         |fault: tokio_postgres::Error| StoreFault::Damaged(super::link::described(&fault));
     let row = rows
@@ -115,6 +119,7 @@ pub(crate) async fn inspect(address: &Address) -> Result<ServerFacts, StoreFault
         is_synchronous: row.try_get(2).map_err(unreadable)?,
         is_durable: row.try_get(3).map_err(unreadable)?,
         clock: number(4)?,
+        own_clock,
         vacuums: row.try_get(5).map_err(unreadable)?,
         oldest_transaction: row
             .try_get::<_, Option<i64>>(6)

@@ -8,6 +8,7 @@ use abide_core::id::IdPermutation;
 use abide_core::message::StoredMessage;
 use abide_core::record::StoredRows;
 use abide_core::time::Steady;
+use tokio::sync::oneshot;
 use tokio_postgres::SimpleQueryMessage;
 
 use super::ownership::column;
@@ -28,8 +29,8 @@ pub(crate) enum ShardChange {
     Numbers(Range<u64>),
     /// Numbers for new timers and messages, instead of those before.
     NumbersReplaced(Range<u64>),
-    /// Messages of other machines that are of this one from now on.
-    MessagesTaken(Vec<StoredMessage>),
+    /// Messages of other machines that are of this one from now on, and who is told when the event loop has them.
+    MessagesTaken(Vec<StoredMessage>, Option<oneshot::Sender<()>>),
     /// Messages that another machine has taken, by number.
     MessagesGone(Vec<u64>),
     Deadlines(Vec<(u64, Steady)>),

@@ -7,6 +7,7 @@ use abide_core::fleet::{DUE_SOON, Event as FleetEvent, Pace, STATEMENT_DEADLINE}
 use abide_core::limit::CLOCK_DISAGREEMENT;
 use abide_core::time::Steady;
 use abide_core::{Record, message, timer};
+use tokio::sync::oneshot;
 
 use super::schema;
 use super::shard_rows::{self, ShardChange};
@@ -165,9 +166,14 @@ impl Writer {
     /// Takes the unread messages of other machines for agents that are connected here. One whose agent is connected to
     /// the machine that has it stays there, unless a call waits here: else it would move with every heartbeat. One that
     /// belongs to a conversation is left to it, unless that is connected here, is gone from its machine, or its machine
-    /// is away.
-    pub(super) async fn take_messages(&mut self, readers: &ConnectedReaders) {
-        if !self.has_unread_moves && !self.parts.fleet.state().has_messages_elsewhere {
+    /// is away. With `done` a call has found messages; it is told when the event loop has them.
+    pub(super) async fn take_messages(
+        &mut self,
+        readers: &ConnectedReaders,
+        done: Option<oneshot::Sender<()>>,
+    ) {
+        let are_elsewhere = done.is_some() || self.parts.fleet.state().has_messages_elsewhere;
+        if !self.has_unread_moves && !are_elsewhere {
             return;
         }
         let home = self.owned.home();
@@ -212,7 +218,7 @@ impl Writer {
             Ok(messages) => {
                 let numbers = messages.iter().map(|message| message.number);
                 self.owned.moved_home(numbers);
-                self.tell(ShardChange::MessagesTaken(messages)).await;
+                self.tell(ShardChange::MessagesTaken(messages, done)).await;
             }
             Err(fault) => {
                 self.has_unread_moves = true;

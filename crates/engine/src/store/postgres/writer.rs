@@ -151,7 +151,9 @@ impl Writer {
                 Job::WakerRecord(record, _place, done) => {
                     drop(done.send(self.write_waker_record(&record).await));
                 }
-                Job::TakeMessages(readers, _place) => self.take_messages(&readers).await,
+                Job::TakeMessages(readers, _place, done) => {
+                    self.take_messages(&readers, done).await;
+                }
                 Job::Prune(before, done) => drop(done.send(self.prune(before).await)),
             }
         }
