@@ -54,7 +54,7 @@ arguments! {
         cwd: FilledText,
         env: Env,
         stdin: AnyText,
-        /// Characters of output (`shell`: per stream).
+        /// Characters of output.
         #[schemars(extend("default" = 10_000))]
         max_output: WholeNumber<1, 1_000_000>,
         /// Return output unfolded.

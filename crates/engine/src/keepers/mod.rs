@@ -21,7 +21,6 @@ use abide_core::{
     StartError, Wall,
 };
 use abide_output::secret_fingerprints::SecretFingerprints;
-use rustix::io::Errno;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -449,16 +448,16 @@ fn hello() -> Vec<u8> {
     frame
 }
 
-/// True if the limit of open files of this process or of the machine is reached.
-/// Kind of the error that the keeper met at the start of a command.
+/// Kind of the error that the keeper met at the start of a command. 0: it was none of the system's.
 fn start_error(errno: i32) -> StartError {
-    match Errno::from_raw_os_error(errno) {
-        Errno::NOENT | Errno::NOTDIR => StartError::NotFound,
-        Errno::ACCESS | Errno::NOEXEC | Errno::ISDIR | Errno::TXTBSY => StartError::NotExecutable,
+    match errno {
+        libc::ENOENT | libc::ENOTDIR => StartError::NotFound,
+        libc::EACCES | libc::ENOEXEC | libc::EISDIR | libc::ETXTBSY => StartError::NotExecutable,
         _ => StartError::Other,
     }
 }
 
+/// True if the limit of open files of this process or of the machine is reached.
 fn is_out_of_descriptors(fault: &io::Error) -> bool {
     matches!(fault.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
