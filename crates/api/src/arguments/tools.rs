@@ -93,9 +93,7 @@ arguments! {
         sandbox: SandboxName,
         /// start
         network: NetworkName,
-        /// start
         needs: Needs,
-        /// start
         justification: Text,
         /// start: a call repeated with the same key runs nothing.
         idempotency_key: FilledText,
