@@ -262,7 +262,7 @@ pub(super) fn read(
     })
 }
 
-/// Rows that can be read. The others are noted: one row that somebody changed does not stop the fleet.
+/// Rows that can be parsed. Others are logged and skipped, so that one damaged row does not stop the fleet.
 fn readable<T>(
     rows: &[&SimpleQueryRow],
     unreadable: &mut Vec<String>,
