@@ -38,16 +38,24 @@ pub mod tools;
 pub mod unread_lines;
 pub mod xml;
 
+use std::path::Path;
+
+use abide_engine::sandbox_probe;
+
 pub use library::{
     Abide, Call, EmbeddedEngine, Error, Person, Question, Questions, Session, ToolResult,
 };
 
-/// Runs the keeper or the network gate and does not return, if this process was started as one: the roles of a child. A program that contains
+/// Runs the keeper, the network gate or the probe of sandboxes and does not return, if this process was started as one: the roles of a child. A program that contains
 /// an engine and serves as the executable of its own keepers calls this first in `main`.
 pub fn run_child_role_if_requested() {
     match std::env::args_os().nth(1) {
         Some(word) if word == "keeper" => abide_session::main(),
         Some(word) if word == "gate" => std::process::exit(gate()),
+        Some(word) if word == sandbox_probe::ROLE => {
+            let folder = std::env::args_os().nth(2).unwrap_or_default();
+            std::process::exit(sandbox_probe::main(Path::new(&folder)))
+        }
         _ => {}
     }
 }

@@ -98,6 +98,15 @@ fn list_rules(store: &PolicyStore, json: bool) -> Result<u8, CliError> {
             one_line(&allowed.name)
         );
     }
+    for accepted in store.remembered_sandboxes().iter() {
+        outln!(
+            "allow sandboxes by {} in {} for {}  ({}, always)",
+            accepted.mechanism().as_str(),
+            one_line(&accepted.folder),
+            one_line(&accepted.agent),
+            one_line(&accepted.name)
+        );
+    }
     outln!(
         "\nAll other commands: {}. Rules of \"always\" are in {}.",
         policy.otherwise.as_str(),

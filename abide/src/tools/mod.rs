@@ -314,6 +314,7 @@ async fn begin_call(
         elsewhere::Place::Here(arguments) => arguments,
         elsewhere::Place::Elsewhere(call) => return Ok(*call),
     };
+    sandbox::probe_before(handle, &context, &arguments).await;
     let standby = context.standby;
     let (mut request, launch, tool) = match name {
         ToolName::Command(tool) => {
@@ -357,6 +358,7 @@ pub async fn begin_session(
     arguments: Map<String, Value>,
     context: Context,
 ) -> Result<ToolCall, BadInput> {
+    sandbox::probe_before(handle, &context, &arguments).await;
     let start = terminal::read_start(arguments, &context, handle).map_err(printable)?;
     Ok(ToolCall::perform(handle, start, context))
 }

@@ -9,15 +9,15 @@ use abide_api::{
     ToolResult,
 };
 use abide_core::held::{Approval, NotStarted};
-use abide_core::policy::{Action, Choice, Offer, Reason};
+use abide_core::policy::{Action, Choice, Reason};
 use abide_core::request::Caller;
 use abide_core::{
     Agent, Answer, Asking, Closing, Conversation, Key, Millis, Outcome, QuestionId, Refusal,
     Request, SessionId, shorten,
 };
-use abide_engine::policy::{JudgedCommand, changes_commands, shown_rules};
+use abide_engine::policy::{JudgedCommand, changes_commands, shown_rules, shown_sandbox};
 use abide_engine::store::{ClosedQuestion, closing_word};
-use abide_engine::{Handle, LaunchOptions, QuestionView, Stdin};
+use abide_engine::{BeyondSettings, Handle, LaunchOptions, QuestionView, Stdin};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 
@@ -136,10 +136,11 @@ impl CommandCaller<'_> {
             && action != Action::Deny
         {
             handle.audit().append(AuditLine {
-                why: Some(more.clone()),
+                why: Some(more.why.clone()),
                 ..entry(Action::Ask.as_str())
             });
-            return self.approve(launch, &beyond_settings(command, more, reason), &ONCE_OR_NO);
+            let reason = beyond_settings(command, &more.why, reason);
+            return self.approve(launch, &reason, self.offers_beyond_settings(more));
         }
         let reason = match (reason, action) {
             (None, Action::Allow) => {
@@ -165,7 +166,11 @@ impl CommandCaller<'_> {
         match action {
             Action::Allow => StartDecision::Start,
             Action::Deny => StartDecision::Refused(Box::new(refused_by(reason))),
-            Action::Ask => self.approve(launch, reason, &judged.offers),
+            Action::Ask => {
+                let offers = judged.offers.iter();
+                let offers = offers.map(|offer| (offer.choice, shown_rules(&offer.rules).into()));
+                self.approve(launch, reason, offers.collect())
+            }
         }
     }
 
@@ -181,8 +186,26 @@ impl CommandCaller<'_> {
             .collect()
     }
 
-    fn approve(&self, launch: &LaunchOptions, reason: &Reason, offers: &[Offer]) -> StartDecision {
-        let offers = offers.iter();
+    /// Answers about a command whose sandbox permits more than the settings. No rule can grant what it asks for, but a weaker
+    /// sandbox can be accepted for longer.
+    fn offers_beyond_settings(&self, beyond: &BeyondSettings) -> Vec<(Choice, Arc<str>)> {
+        let nothing = Arc::<str>::default();
+        let mut offers = vec![(Choice::Once, nothing.clone())];
+        if let Some(by) = beyond.weaker {
+            let adds: Arc<str> = shown_sandbox(by, self.agent, self.workspace).into();
+            offers.push((Choice::ThisAgent, adds.clone()));
+            offers.push((Choice::AlwaysHere, adds));
+        }
+        offers.push((Choice::No, nothing));
+        offers
+    }
+
+    fn approve(
+        &self,
+        launch: &LaunchOptions,
+        reason: &Reason,
+        offers: Vec<(Choice, Arc<str>)>,
+    ) -> StartDecision {
         StartDecision::Approve(Arc::new(Approval {
             launch: launch.to_bytes().into(),
             asking: match self.asking {
@@ -193,25 +216,11 @@ impl CommandCaller<'_> {
             part: reason.part.as_str().into(),
             rule: reason.rule.as_str().into(),
             why: reason.why.as_str().into(),
-            offers: offers
-                .map(|offer| (offer.choice, shown_rules(&offer.rules).into()))
-                .collect(),
+            offers: offers.into(),
             person_only: reason.person_only,
         }))
     }
 }
-
-/// Answers about a command that asks for more than its sandbox permits: no rule can grant it.
-const ONCE_OR_NO: [Offer; 2] = [
-    Offer {
-        choice: Choice::Once,
-        rules: Vec::new(),
-    },
-    Offer {
-        choice: Choice::No,
-        rules: Vec::new(),
-    },
-];
 
 /// Reason of a question about a command that asks for more than its sandbox permits, besides the one of a rule.
 fn beyond_settings(command: &str, more: &str, rule: Option<&Reason>) -> Reason {

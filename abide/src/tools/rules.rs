@@ -9,7 +9,7 @@ use abide_core::Agent;
 use abide_core::policy::{Action, Rule, Source};
 use abide_engine::policy::audit::AuditLog;
 use abide_engine::policy::{
-    AllowedHost, BrokenPolicy, JudgedCommand, PolicyEvaluation, PolicyStore,
+    AcceptedSandbox, AllowedHost, BrokenPolicy, JudgedCommand, PolicyEvaluation, PolicyStore,
 };
 
 /// Rules in force, or the reason why they cannot be used.
@@ -19,11 +19,13 @@ pub(crate) fn rules(store: &PolicyStore) -> PolicyRules {
         Ok(policy) => {
             let granted = store.granted_rules();
             let hosts = store.remembered_hosts();
+            let sandboxes = store.remembered_sandboxes();
             PolicyRules {
                 otherwise: policy.otherwise.into(),
                 unparsed: policy.unparsed.into(),
                 rules: (policy.rules.iter().chain(&granted).map(rule))
                     .chain(hosts.iter().map(host_rule))
+                    .chain(sandboxes.iter().map(sandbox_rule))
                     .collect(),
                 always_file,
                 error: None,
@@ -71,6 +73,22 @@ fn host_rule(allowed: &AllowedHost) -> PolicyRule {
         instead: None,
         agent: None,
         folder: Some(allowed.folder.clone()),
+        person_only: false,
+    }
+}
+
+/// Accepted weaker sandbox, in the form of a rule.
+fn sandbox_rule(accepted: &AcceptedSandbox) -> PolicyRule {
+    PolicyRule {
+        name: accepted.name.clone(),
+        source: RuleSource::Always,
+        run: vec!["(sandbox)".into(), accepted.mechanism().as_str().into()],
+        with: Vec::new(),
+        r#do: Action::Allow.into(),
+        why: "a person accepted it where this machine cannot enforce a stronger one".into(),
+        instead: None,
+        agent: Some(accepted.agent.clone()),
+        folder: Some(accepted.folder.clone()),
         person_only: false,
     }
 }

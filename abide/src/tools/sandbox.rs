@@ -6,15 +6,18 @@ use std::path::Path;
 use abide_api::arguments::{
     NeededPermissions, Needs, NetworkLess, NetworkName, SandboxLess, SandboxName, Text,
 };
-use abide_core::shorten;
-use abide_engine::Handle;
+use abide_core::{SandboxedBy, shorten};
 use abide_engine::config::{NetworkMode, SandboxMode};
 use abide_engine::gate_plan::{self, GateConfig, InvalidGate};
 use abide_engine::sandbox::{
     SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment,
 };
+use abide_engine::{BeyondSettings, Handle};
 use abide_output::printable::one_line;
-use abide_session::sandbox::{Network, Plan, UNWRITABLE, all_hidden, writes_already};
+use abide_session::sandbox::{
+    Network, Plan, UNWRITABLE, all_hidden, landlock_gaps, writes_already,
+};
+use serde_json::{Map, Value};
 
 use super::args::full_path;
 use super::{BadInput, Context};
@@ -36,8 +39,8 @@ type Variable = (OsString, OsString);
 pub(super) struct ChosenSandbox {
     pub sandbox: SandboxChoice,
     pub env: Vec<Variable>,
-    /// Permissions that the settings do not give, in words: a person has to approve the command.
-    pub beyond_settings: Option<String>,
+    /// What it permits beyond the settings: a person has to approve the command.
+    pub beyond_settings: Option<BeyondSettings>,
 }
 
 impl SandboxArgs {
@@ -97,12 +100,25 @@ impl SandboxArgs {
                 wanted = vec!["run outside the sandbox".into()];
                 sandbox = SandboxChoice::Off;
             }
-            beyond_settings = (!wanted.is_empty()).then(|| {
-                format!(
+            beyond_settings = (!wanted.is_empty()).then(|| BeyondSettings {
+                why: format!(
                     "asks for more than its sandbox permits: {}. The agent says: \"{justification}\"",
                     wanted.join(", ")
-                )
+                ),
+                weaker: None,
             });
+        }
+        if let SandboxChoice::Plan(plan) = &mut sandbox
+            && !context.is_person
+        {
+            let weaker = accept_weaker(plan, context, handle);
+            beyond_settings = match (beyond_settings, weaker) {
+                (Some(more), Some(weaker)) => Some(BeyondSettings {
+                    why: format!("{}; {}", weaker.why, more.why),
+                    weaker: None,
+                }),
+                (more, weaker) => more.or(weaker),
+            };
         }
         confine_environment(&sandbox, &mut env);
         Ok(ChosenSandbox {
@@ -111,6 +127,68 @@ impl SandboxArgs {
             beyond_settings,
         })
     }
+}
+
+/// Weakest mechanism that is accepted for an agent, by the settings or by an answer.
+fn least_accepted(wanted: SandboxedBy, context: &Context, handle: &Handle) -> SandboxedBy {
+    let conversation = context.conversation.as_ref();
+    let policy = handle.policy();
+    let accepted = policy.accepted_sandbox(&context.agent, conversation, &context.root);
+    accepted.map_or(wanted, |accepted| wanted.min(accepted))
+}
+
+/// Finds out what this machine can enforce, before the sandbox of a command of an agent is chosen.
+pub(super) async fn probe_before(
+    handle: &Handle,
+    context: &Context,
+    arguments: &Map<String, Value>,
+) {
+    if context.is_person || !arguments.contains_key("command") {
+        return;
+    }
+    let config = handle.config();
+    let home = abide_engine::config::home();
+    let settings = config.sandbox.of(&context.agent.0, &context.root, &home);
+    if settings.mode != SandboxMode::Off || arguments.contains_key("sandbox") {
+        let wanted = least_accepted(settings.at_least.into(), context, handle);
+        handle.sandbox_probe().run_unless_known(wanted).await;
+    }
+}
+
+/// Accepts the strongest mechanism that this machine can enforce, if that is weaker than the settings want and a person can
+/// be asked about it. Otherwise the start fails with the reason.
+fn accept_weaker(plan: &mut Plan, context: &Context, handle: &Handle) -> Option<BeyondSettings> {
+    plan.at_least = least_accepted(plan.at_least, context, handle);
+    let found = handle.sandbox_probe().found()?;
+    let strongest = found.strongest();
+    let can_run = match strongest {
+        SandboxedBy::Off => false,
+        SandboxedBy::Landlock => plan.network.gate().is_none(),
+        SandboxedBy::Bubblewrap | SandboxedBy::Namespaces => true,
+    };
+    let reaches_a_person = context.asking.reaches_a_person() || handle.watchers() > 0;
+    if strongest >= plan.at_least || !can_run || !reaches_a_person {
+        return None;
+    }
+    plan.at_least = strongest;
+    let mode = plan.mode;
+    let gaps: Vec<&str> = match strongest {
+        SandboxedBy::Landlock => landlock_gaps(mode).iter().map(|gap| gap.as_str()).collect(),
+        SandboxedBy::Off | SandboxedBy::Bubblewrap | SandboxedBy::Namespaces => Vec::new(),
+    };
+    let gaps = match gaps.is_empty() {
+        true => String::new(),
+        false => format!(", in which {}", gaps.join(", ")),
+    };
+    Some(BeyondSettings {
+        why: format!(
+            "the sandbox `{}` that the settings want cannot be enforced here: {}. A yes runs it in a weaker one, `{}`{gaps}",
+            mode.as_str(),
+            one_line(&found.why_not_stronger),
+            strongest.as_str(),
+        ),
+        weaker: Some(strongest),
+    })
 }
 
 /// Justification of a call for the person who is asked.

@@ -19,25 +19,35 @@ fn configured_with(home: Home, settings: &str) -> Home {
     home
 }
 
-/// Answers the question of a call like a client of its generation. Returns the result of the call.
+/// Answers the question of a call about the rule that makes a file. Returns the result of the call.
 fn answered(client: &mut Client, era: Era, tool: &str, arguments: &Value, action: &str) -> Value {
+    let (result, message) = answer_question(client, era, tool, arguments, action);
+    let start = "Allow this command? makes a file (rule: touch …)";
+    assert!(message.starts_with(start), "{message}");
+    result
+}
+
+/// Answers the question of a call like a client of its generation. Returns the result of the call and the question.
+fn answer_question(
+    client: &mut Client,
+    era: Era,
+    tool: &str,
+    arguments: &Value,
+    action: &str,
+) -> (Value, String) {
     let id = client.begin(tool, arguments.clone());
+    let message = |params: &Value| params["message"].as_str().expect("a question").to_owned();
     match era {
         Era::Legacy => {
             let question = client.asked();
-            let message = question["params"]["message"].as_str().unwrap_or_default();
-            assert!(
-                message.starts_with("Allow this command? makes a file (rule: touch …)"),
-                "{question}"
-            );
             client.reply(&question, action);
-            client.result(id)
+            (client.result(id), message(&question["params"]))
         }
         Era::Modern => {
             let asked = client.result(id);
             assert_eq!(asked["resultType"], "input_required", "{asked}");
             let requests = asked["inputRequests"].as_object().expect("questions");
-            let name = requests.keys().next().expect("one").clone();
+            let (name, request) = requests.iter().next().expect("one");
             let params = json!({
                 "name": tool,
                 "arguments": arguments,
@@ -45,7 +55,7 @@ fn answered(client: &mut Client, era: Era, tool: &str, arguments: &Value, action
                 "requestState": asked["requestState"],
             });
             let id = client.request("tools/call", params);
-            client.result(id)
+            (client.result(id), message(&request["params"]))
         }
     }
 }
@@ -285,4 +295,80 @@ fn start_with_a_used_key_gets_its_session_though_a_rule_refuses_it_by_now() {
     let session = |result: &Value| result["structuredContent"]["session_id"].clone();
     assert_eq!(session(&first), session(&second));
     assert_eq!(home.lines("runs"), 1);
+}
+
+const WITHOUT_NETWORK: &str = "[sandbox]\nmode = \"workspace-write\"\n";
+const ONLY_LANDLOCK: &[(&str, &str)] = &[("ABIDE_OFF", "namespaces,bubblewrap")];
+
+#[test]
+fn person_is_asked_before_a_weaker_sandbox_than_the_settings_want() {
+    for (era, tool) in ERAS
+        .into_iter()
+        .flat_map(|era| [(era, "shell"), (era, "terminal_session")])
+    {
+        let home = configured_with(Home::with_workspace(), WITHOUT_NETWORK);
+        let mut client = Client::start(&home, setup_in(era, ONLY_LANDLOCK));
+        let mut arguments = json!({"command": "touch made; echo there"});
+        if tool == "terminal_session" {
+            arguments["action"] = "start".into();
+        }
+        let (refused, question) = answer_question(&mut client, era, tool, &arguments, "decline");
+        assert!(question.contains("cannot be enforced here"), "{question}");
+        assert!(question.contains("`landlock`"), "{question}");
+        assert_eq!(
+            refused["structuredContent"]["status"], "refused",
+            "{refused}"
+        );
+        let (done, _) = answer_question(&mut client, era, tool, &arguments, "accept");
+        assert!(text(&done).contains("there"), "{done}");
+        assert_eq!(
+            done["structuredContent"]["sandboxed_by"], "landlock",
+            "{done}"
+        );
+        let (_, again) = answer_question(&mut client, era, tool, &arguments, "decline");
+        assert!(!again.is_empty(), "a yes in a client is for one command");
+    }
+}
+
+#[test]
+fn weaker_sandbox_that_is_accepted_for_longer_is_not_asked_about_again() {
+    for choice in ["this agent", "always here"] {
+        let home = configured_with(Home::with_workspace(), WITHOUT_NETWORK);
+        let mut client = Client::start(&home, setup_in(Era::Legacy, ONLY_LANDLOCK));
+        let id = client.begin("shell", json!({"command": "echo first"}));
+        client.asked();
+        answer(&home, &the_question(&home), choice);
+        let first = client.result(id);
+        assert!(text(&first).contains("first"), "{first}");
+        let second = client.call("shell", json!({"command": "echo second"}));
+        assert!(text(&second).contains("second"), "{second}");
+        assert_eq!(second["structuredContent"]["sandboxed_by"], "landlock");
+        let listed = home
+            .command(["policy", "list"])
+            .output()
+            .expect("abide policy");
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        assert_eq!(
+            listed.contains("allow sandboxes by landlock in "),
+            choice == "always here",
+            "{listed}"
+        );
+    }
+}
+
+#[test]
+fn sandbox_that_cannot_be_enforced_is_refused_where_nobody_can_be_asked() {
+    let home = configured_with(Home::with_workspace(), WITHOUT_NETWORK);
+    let mut client = Client::start(
+        &home,
+        Setup {
+            env: ONLY_LANDLOCK,
+            ..NO_PERSON
+        },
+    );
+    let result = client.call("shell", json!({"command": "touch made"}));
+    assert!(text(&result).contains("STATUS: FATAL_ERROR"), "{result}");
+    assert_eq!(result["structuredContent"]["return_code"], -2, "{result}");
+    assert!(text(&result).contains("Nothing was run"), "{result}");
+    assert!(text(&result).contains("abide doctor"), "{result}");
 }

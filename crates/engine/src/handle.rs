@@ -31,6 +31,7 @@ use crate::policy::PolicyStore;
 use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
 use crate::published_state::{PublishedState, QuestionView};
+use crate::sandbox_probe::SandboxProbe;
 use crate::screens::Screens;
 use crate::store::{Store, StoreReader, WakerRecord};
 use abide_session::daemon_record::OpenRecord;
@@ -38,7 +39,7 @@ use abide_session::facts::{CpuSamples, Facts};
 use abide_session::sandbox::RefusalRecord;
 
 pub use abide_session::frame::Stdin;
-pub use launch_options::LaunchOptions;
+pub use launch_options::{BeyondSettings, LaunchOptions};
 
 /// Input of the loop.
 pub enum Input {
@@ -120,6 +121,7 @@ pub(super) struct HandleParts {
     pub audit: AuditLog,
     pub fleet: Option<Fleet>,
     pub unnamed: Agent,
+    pub sandbox_probe: SandboxProbe,
 }
 
 #[cfg(test)]
@@ -143,6 +145,7 @@ impl HandleParts {
             audit: AuditLog::new("/dev/null/audit".into()),
             fleet: None,
             unnamed: Agent::default(),
+            sandbox_probe: SandboxProbe::new(nowhere.clone(), nowhere.clone()),
         }
     }
 }
@@ -206,6 +209,11 @@ impl Handle {
     /// Rules about commands of agents.
     pub fn policy(&self) -> &PolicyStore {
         &self.shared.parts.policy
+    }
+
+    /// Probe of the sandboxes that this machine can enforce.
+    pub fn sandbox_probe(&self) -> &SandboxProbe {
+        &self.shared.parts.sandbox_probe
     }
 
     /// Log of the decisions about commands.
@@ -510,7 +518,7 @@ impl Handle {
     }
 
     /// Number of people who watch and could answer.
-    pub(super) fn watchers(&self) -> u32 {
+    pub fn watchers(&self) -> u32 {
         self.shared.watchers.load(Ordering::Relaxed)
     }
 }

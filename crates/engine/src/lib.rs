@@ -28,6 +28,7 @@ pub mod refusals;
 mod retention;
 mod runtime;
 pub mod sandbox;
+pub mod sandbox_probe;
 pub mod screen;
 pub mod screens;
 mod seams;
@@ -50,8 +51,8 @@ pub mod web;
 mod sim;
 
 pub use handle::{
-    AttachGuard, CallStep, CallUpdate, ConversationGuard, Handle, Input, LaunchOptions,
-    PendingCall, ResendRequest, Stdin, WatcherGuard,
+    AttachGuard, BeyondSettings, CallStep, CallUpdate, ConversationGuard, Handle, Input,
+    LaunchOptions, PendingCall, ResendRequest, Stdin, WatcherGuard,
 };
 pub use live_config::{ConfigState, LiveConfig};
 pub use published_state::{Change, PublishedState, QuestionView, SessionView};

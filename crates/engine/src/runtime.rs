@@ -21,6 +21,7 @@ use crate::keepers::{Keepers, RecoveredSession, SessionDetails};
 use crate::policy::PolicyStore;
 use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
+use crate::sandbox_probe::SandboxProbe;
 use crate::seams::KeeperControl;
 use crate::session_access::SessionAccess;
 use crate::store::{
@@ -97,6 +98,7 @@ impl Runtime {
             true => config.idle_keepers,
             false => 0,
         };
+        let sandbox_probe = SandboxProbe::new(program.clone(), paths.state.clone());
         let keepers = Keepers::new(paths.sessions(), program, pool, events);
         let parts = HandleParts {
             paths: paths.clone(),
@@ -110,6 +112,7 @@ impl Runtime {
             audit: AuditLog::new(paths.audit()),
             fleet: found.fleet.as_ref().map(|opened| opened.fleet.clone()),
             unnamed: unnamed.clone(),
+            sandbox_probe,
         };
         let handle = Handle::new(inbox, parts, config);
         // Read now, so that a command does not need another file descriptor. A fault is reported to each command.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use abide_core::policy::matches;
 use abide_core::{SandboxedBy, settings_name};
 use abide_gate::allowlist::Allowlist;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::InvalidSetting;
 
@@ -81,7 +81,7 @@ pub enum NetworkMode {
 }
 
 /// Weakest mechanism that is accepted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AtLeast {
     /// Namespaces, mounts, Landlock and a system call filter.
@@ -91,6 +91,18 @@ pub enum AtLeast {
     Bubblewrap,
     /// Landlock and a system call filter.
     Landlock,
+}
+
+impl AtLeast {
+    /// Setting that accepts this mechanism. `None`: it is no sandbox.
+    pub const fn accepting(by: SandboxedBy) -> Option<Self> {
+        match by {
+            SandboxedBy::Namespaces => Some(AtLeast::Namespaces),
+            SandboxedBy::Bubblewrap => Some(AtLeast::Bubblewrap),
+            SandboxedBy::Landlock => Some(AtLeast::Landlock),
+            SandboxedBy::Off => None,
+        }
+    }
 }
 
 impl From<AtLeast> for SandboxedBy {

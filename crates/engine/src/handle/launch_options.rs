@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use abide_core::SessionName;
+use abide_core::{SandboxedBy, SessionName};
 use abide_output::secret_fingerprints::SecretFingerprints;
 use abide_session::frame::{InheritedLimits, Stdin};
 
@@ -25,9 +25,19 @@ pub struct LaunchOptions {
     /// Fingerprints of the secrets in its environment, which are masked in output.
     pub secrets: Arc<SecretFingerprints>,
     pub sandbox: SandboxChoice,
-    /// Permissions of this sandbox that the settings do not give, in words: a person has to approve the launch.
-    pub beyond_settings: Option<String>,
+    /// What this sandbox permits beyond the settings: a person has to approve the launch.
+    pub beyond_settings: Option<BeyondSettings>,
     pub name: Option<SessionName>,
+}
+
+/// What the sandbox of a launch permits beyond the settings.
+#[derive(Clone, Debug)]
+pub struct BeyondSettings {
+    /// In words, for the person who is asked.
+    pub why: String,
+    /// Mechanism that is weaker than the settings want, if nothing else is beyond them: a person can accept it for longer
+    /// than this launch.
+    pub weaker: Option<SandboxedBy>,
 }
 
 impl LaunchOptions {

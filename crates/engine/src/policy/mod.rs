@@ -8,6 +8,7 @@
 pub mod audit;
 mod grants;
 mod hosts;
+mod sandboxes;
 mod settings;
 
 use std::fs::Metadata;
@@ -25,6 +26,7 @@ use abide_session::private_file;
 pub use crate::command_line::changes_commands;
 use grants::Grants;
 pub use hosts::{AllowedHost, shown_host};
+pub use sandboxes::{AcceptedSandbox, shown_sandbox};
 use settings::{InvalidRules, Remembered};
 
 use crate::clock::SystemClock;
@@ -48,6 +50,7 @@ pub struct PolicyStore {
     loaded: Mutex<Loaded>,
     grants: Grants<Rule>,
     host_grants: Grants<hosts::HostGrant>,
+    sandbox_grants: Grants<sandboxes::SandboxGrant>,
 }
 
 struct Loaded {
@@ -56,6 +59,8 @@ struct Loaded {
     policy: Result<Arc<Policy>, Arc<str>>,
     /// Host names that `always here` has allowed.
     hosts: Arc<[AllowedHost]>,
+    /// Weaker sandboxes that `always here` has accepted.
+    sandboxes: Arc<[AcceptedSandbox]>,
 }
 
 /// Command of an agent that is to be judged.
@@ -119,10 +124,12 @@ impl PolicyStore {
                 files: [WatchedFile::new(config), WatchedFile::new(&remembered)],
                 policy: Err("".into()),
                 hosts: Arc::default(),
+                sandboxes: Arc::default(),
             }),
             remembered,
             grants: Grants::default(),
             host_grants: Grants::default(),
+            sandbox_grants: Grants::default(),
         }
     }
 
@@ -145,9 +152,9 @@ impl PolicyStore {
         if looks.contains(&Look::Emptied) || looks == [Look::Same; 2] {
             return loaded;
         }
-        let (policy, hosts) = match self.read() {
-            Ok((policy, hosts)) => (Ok(Arc::new(policy)), hosts.into()),
-            Err(broken) => (Err(Arc::from(broken.to_string())), Arc::default()),
+        let (policy, remembered) = match self.read() {
+            Ok((policy, remembered)) => (Ok(Arc::new(policy)), remembered),
+            Err(broken) => (Err(Arc::from(broken.to_string())), Remembered::default()),
         };
         if let Err(why) = &policy
             && loaded.policy != policy
@@ -160,18 +167,20 @@ impl PolicyStore {
             }
         }
         loaded.policy = policy;
-        loaded.hosts = hosts;
+        loaded.hosts = remembered.hosts.into();
+        loaded.sandboxes = remembered.sandboxes.into();
         loaded
     }
 
-    fn read(&self) -> Result<(Policy, Vec<AllowedHost>), RuleFileError> {
+    /// Rules of both files, and what else "always" has written.
+    fn read(&self) -> Result<(Policy, Remembered), RuleFileError> {
         let mut policy = read_rules(&self.config, &self.home, settings::read_configured)?;
-        let remembered = self.remembered()?;
-        policy.rules.extend(remembered.rules);
-        Ok((policy, remembered.hosts))
+        let mut remembered = self.remembered()?;
+        policy.rules.append(&mut remembered.rules);
+        Ok((policy, remembered))
     }
 
-    /// Rules and host names that "always" has written.
+    /// What "always" has written.
     fn remembered(&self) -> Result<Remembered, RuleFileError> {
         read_rules(&self.remembered, &self.home, settings::read_remembered)
     }
@@ -223,7 +232,7 @@ impl PolicyStore {
         }
     }
 
-    /// Adds the rules of an answer that a question has as text.
+    /// Adds the rules and the accepted sandboxes of an answer that a question has as text.
     pub fn remember_text(
         &self,
         choice: Choice,
@@ -231,12 +240,17 @@ impl PolicyStore {
         conversation: Option<&Conversation>,
     ) -> io::Result<()> {
         let remembered = settings::read_remembered(text, &self.home);
-        let mut rules = remembered.map_err(io::Error::other)?.rules;
+        let Remembered {
+            mut rules,
+            sandboxes,
+            ..
+        } = remembered.map_err(io::Error::other)?;
         if choice == Choice::ThisAgent {
             for rule in &mut rules {
                 rule.source = Source::Granted(conversation.cloned());
             }
         }
+        self.remember_sandboxes(choice, sandboxes, conversation)?;
         self.remember(choice, &rules)
     }
 
@@ -247,6 +261,7 @@ impl PolicyStore {
             let before = kept.count();
             kept.rules.retain(|rule| rule.name != name);
             kept.hosts.retain(|host| host.name != name);
+            kept.sandboxes.retain(|accepted| accepted.name != name);
             removed = kept.count() < before;
         })?;
         Ok(removed)
@@ -345,7 +360,8 @@ fn unused_name(kept: &Remembered) -> String {
     loop {
         let name = format!("always-{number}");
         let rules = kept.rules.iter().map(|rule| &rule.name);
-        let mut names = rules.chain(kept.hosts.iter().map(|host| &host.name));
+        let names = rules.chain(kept.hosts.iter().map(|host| &host.name));
+        let mut names = names.chain(kept.sandboxes.iter().map(|accepted| &accepted.name));
         if names.all(|used| *used != name) {
             return name;
         }

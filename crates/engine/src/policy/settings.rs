@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::hosts::AllowedHost;
+use super::sandboxes::AcceptedSandbox;
 use crate::command_line::{self, Surroundings};
 
 /// Most rules of the configuration.
@@ -63,19 +64,22 @@ struct RawRemembered {
     rule: Vec<Spanned<RawRule>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     allow: Vec<AllowedHost>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sandbox: Vec<AcceptedSandbox>,
 }
 
-/// Rules and host names that "always" has written.
+/// Rules, host names and weaker sandboxes that "always" has written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Remembered {
     pub rules: Vec<Rule>,
     pub hosts: Vec<AllowedHost>,
+    pub sandboxes: Vec<AcceptedSandbox>,
 }
 
 impl Remembered {
-    /// Number of rules and host names.
+    /// Number of entries.
     pub fn count(&self) -> usize {
-        self.rules.len() + self.hosts.len()
+        self.rules.len() + self.hosts.len() + self.sandboxes.len()
     }
 }
 
@@ -168,7 +172,7 @@ pub(super) fn read_configured(text: &str, home: &Path) -> Result<Policy, Invalid
     })
 }
 
-/// Rules and host names that "always" has written.
+/// What "always" has written.
 pub(super) fn read_remembered(text: &str, home: &Path) -> Result<Remembered, InvalidRules> {
     let raw: RawRemembered =
         toml::from_str(text).map_err(|fault| InvalidRules::of(text, &fault))?;
@@ -179,6 +183,7 @@ pub(super) fn read_remembered(text: &str, home: &Path) -> Result<Remembered, Inv
     Ok(Remembered {
         rules,
         hosts: raw.allow,
+        sandboxes: raw.sandbox,
     })
 }
 
@@ -207,6 +212,7 @@ pub(super) fn write_remembered(remembered: &Remembered) -> String {
     let raw = RawRemembered {
         rule: remembered.rules.iter().map(spanned).collect(),
         allow: remembered.hosts.clone(),
+        sandbox: remembered.sandboxes.clone(),
     };
     let rules = toml::to_string(&raw).unwrap_or_default();
     format!(
@@ -218,6 +224,15 @@ pub(super) fn write_remembered(remembered: &Remembered) -> String {
 pub(super) fn shown_host(host: &AllowedHost) -> String {
     let raw = RawRemembered {
         allow: vec![host.clone()],
+        ..RawRemembered::default()
+    };
+    toml::to_string(&raw).unwrap_or_default()
+}
+
+/// An accepted sandbox as the file has it.
+pub(super) fn shown_sandbox(accepted: &AcceptedSandbox) -> String {
+    let raw = RawRemembered {
+        sandbox: vec![accepted.clone()],
         ..RawRemembered::default()
     };
     toml::to_string(&raw).unwrap_or_default()

@@ -41,6 +41,7 @@ pub use gate::{
 pub use init::NotBuilt;
 pub(crate) use init::{Sandbox, cannot};
 pub(crate) use of_run::RunSandbox;
+pub use only_landlock::gaps as landlock_gaps;
 pub(crate) use only_landlock::temporary_folder;
 pub use paths::{OWN_LAYERS, UNWRITABLE, hidden_in_home};
 pub use plan::{ASK_OUTSIDE, Folder, GatePlan, Mode, Network, Plan};

@@ -62,17 +62,11 @@ pub fn make(plan: &Plan) -> Result<Sandbox, NotBuilt> {
     let ruleset = rules::strict_ruleset(&hidden(plan), &writable(plan))
         .map_err(|fault| failed("make the Landlock rules", &fault))?;
     let ruleset = ruleset.ok_or_else(|| not("Landlock is switched off here"))?;
-    let gaps = match plan.mode {
-        Mode::ReadOnly => vec![Gap::Layers, Gap::Metadata, Gap::Processes],
-        Mode::WorkspaceWrite => {
-            vec![Gap::Layers, Gap::Protected, Gap::Metadata, Gap::Processes]
-        }
-    };
     Ok(Sandbox {
         namespace: None,
         sandboxed: Sandboxed {
             by: SandboxedBy::Landlock,
-            gaps,
+            gaps: gaps(plan.mode),
         },
         gate: None,
         protected: Protected::of(plan),
@@ -80,6 +74,16 @@ pub fn make(plan: &Plan) -> Result<Sandbox, NotBuilt> {
         work: None,
         entry: Entry::new(None, Some(ruleset), filters, false),
     })
+}
+
+/// Promises of a sandbox that Landlock alone does not keep.
+pub fn gaps(mode: Mode) -> Vec<Gap> {
+    match mode {
+        Mode::ReadOnly => vec![Gap::Layers, Gap::Metadata, Gap::Processes],
+        Mode::WorkspaceWrite => {
+            vec![Gap::Layers, Gap::Protected, Gap::Metadata, Gap::Processes]
+        }
+    }
 }
 
 /// Paths that can be written.
