@@ -148,6 +148,53 @@ fn f60_row_that_cannot_be_read_does_not_stop_the_fleet() {
 }
 
 #[test]
+fn f60_rows_that_others_change_in_the_database_run_nothing() {
+    let server = Server::start();
+    let url = server.url();
+    let desk = Abide::on(Some(server));
+    let rule = "[[policy.rule]]\nrun = [\"touch\"]\ndo = \"ask\"\nwhy = \"makes a file\"\n";
+    let config = format!("store = {url:?}\n{rule}");
+    std::fs::write(desk.path("config.toml"), config).expect("a configuration");
+    desk.start();
+    let hold = |name: &str| {
+        let command = format!("touch {}", desk.path(name).display());
+        look_for("a question", || {
+            let held = desk.call_in(["ann", "c"], "shell", &json!({"command": command}))?;
+            held.body["question_id"].as_str().map(str::to_owned)
+        })
+    };
+    let (answered, changed, kept) = (hold("answered"), hold("changed"), hold("kept"));
+    let until = json!({"command": "false"});
+    let timer = json!({"total_duration": 3600, "mission": "later", "until": until});
+    assert_eq!(desk.post("/v1/timers", &timer).status, 200);
+    let rows = desk.server.as_ref().expect("a server").sql(&format!(
+        "UPDATE abide.question SET closing = 'yes', closed_ms = 1 WHERE id = '{answered}'; \
+         UPDATE abide.question SET command = replace(command, 'touch', 'mkdir') WHERE id = '{changed}'; \
+         UPDATE abide.timer SET condition = replace(condition, 'false', 'mkdir {}') RETURNING 1",
+        desk.path("condition").display()
+    ));
+    assert_eq!(rows, "1");
+    desk.kill_daemon();
+    desk.start();
+    let open = desk.get("/v1/questions");
+    let open = open["questions"].as_array().expect("questions");
+    let ids: Vec<&str> = (open.iter().filter_map(|one| one["question_id"].as_str())).collect();
+    assert_eq!(ids, [kept.as_str()]);
+    let yes = desk.post(&answer_path(&json!(kept)), &json!({"answer": "once"}));
+    assert_eq!(yes.status, 200, "{}", yes.body);
+    look_for("the file", || desk.path("kept").exists().then_some(()));
+    let log = std::fs::read_to_string(desk.path("daemon.log")).expect("a log");
+    assert_eq!(
+        log.matches("changed by others in the database").count(),
+        3,
+        "{log}"
+    );
+    for name in ["answered", "changed", "condition"] {
+        assert!(!desk.path(name).exists(), "{name}");
+    }
+}
+
+#[test]
 fn f62_key_of_a_revoked_machine_is_remembered_though_it_never_called() {
     let pair = Pair::with("");
     let id = pair.cat();

@@ -11,6 +11,7 @@ mod query;
 mod read;
 mod records;
 mod schema;
+mod seal;
 mod timer_history;
 mod timer_list;
 mod wal;
@@ -27,6 +28,8 @@ use abide_core::timer::Until;
 use abide_core::{HeldCommand, Question, QuestionId, Record, SessionId, TimerId};
 use rusqlite::{Connection, ffi};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use seal::UNSEALED;
 
 use crate::clients::ConnectedReaders;
 pub(crate) use damage::{OpenedStore, open_postgres};
@@ -289,7 +292,7 @@ pub(crate) fn load(
     let state = load::stored_state(db, id_permutation, boot_id)?;
     Ok((
         state,
-        load::open_rows(db, id_permutation, RowScope::Database)?,
+        load::open_rows(db, id_permutation, RowScope::Database, &UNSEALED)?,
     ))
 }
 

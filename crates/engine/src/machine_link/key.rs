@@ -30,7 +30,7 @@ pub(super) const PUBLIC_HEAD: [u8; 12] = [
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
 ];
 /// Bytes of a key and of the secret.
-const BYTES: usize = 32;
+pub(crate) const BYTES: usize = 32;
 
 /// Fault of a file with a key or a secret.
 #[derive(Debug, thiserror::Error)]
@@ -62,14 +62,7 @@ pub struct MachineKey {
 impl MachineKey {
     /// Key in the file at `path`, which is made if there is none.
     pub fn load_or_create(path: &Path) -> Result<Self, KeyFault> {
-        let seed = match read_hex(path)? {
-            Some(seed) => seed,
-            None => {
-                let seed = random();
-                write_hex(path, &seed)?;
-                seed
-            }
-        };
+        let seed = read_or_make(path)?;
         Self::of_seed(&seed).ok_or_else(|| KeyFault::Malformed(path.display().to_string()))
     }
 
@@ -176,6 +169,16 @@ fn random() -> [u8; BYTES] {
 }
 
 /// Bytes in a private file. `None`: there is no file.
+/// Key in the file at `path`, which is made if there is none.
+pub(crate) fn read_or_make(path: &Path) -> Result<[u8; BYTES], KeyFault> {
+    if let Some(key) = read_hex(path)? {
+        return Ok(key);
+    }
+    let key = random();
+    write_hex(path, &key)?;
+    Ok(key)
+}
+
 fn read_hex(path: &Path) -> Result<Option<[u8; BYTES]>, KeyFault> {
     let shown = || path.display().to_string();
     let text = match secret::read(path) {

@@ -48,6 +48,11 @@ impl Paths {
         self.state.join("machine-key")
     }
 
+    /// File with the key of the codes in rows that make this machine run something.
+    pub fn row_key(&self) -> PathBuf {
+        self.state.join("row-key")
+    }
+
     /// File with the keys of machines that were revoked.
     pub fn revoked_keys(&self) -> PathBuf {
         self.state.join("revoked-keys")

@@ -4,6 +4,7 @@
 use super::query::{Columns, Query};
 use super::read::{MessageRow, StoreReader};
 use super::records::Value;
+use super::seal::{RowSeal, SealedRow};
 use super::{RowScope, StoreFault};
 
 /// Delivery of one message by one waker.
@@ -120,15 +121,28 @@ fn delivery(row: &dyn Columns) -> Result<Delivery, StoreFault> {
 }
 
 /// Clients of all agents.
-pub(super) fn clients(db: &dyn Query, scope: RowScope) -> Result<Vec<ClientRow>, StoreFault> {
-    let sql = format!("SELECT agent, kind, facts FROM client WHERE true{scope}");
-    db.rows(&sql, &[], |row| {
-        Ok(ClientRow {
+pub(super) fn clients(
+    db: &dyn Query,
+    scope: RowScope,
+    seal: &RowSeal,
+) -> Result<Vec<ClientRow>, StoreFault> {
+    let sql = format!("SELECT agent, kind, facts, seal FROM client WHERE true{scope}");
+    let found = db.rows(&sql, &[], |row| {
+        let client = ClientRow {
             agent: row.string(0)?,
             kind: row.string(1)?,
             facts: row.string(2)?,
-        })
-    })
+        };
+        let is_ours = seal.fits(&client.sealed(), row.bytes(3)?);
+        Ok(is_ours.then_some(client))
+    })?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+impl ClientRow {
+    pub(super) fn sealed(&self) -> SealedRow<'_> {
+        SealedRow::Clients(&self.agent, &self.kind, &self.facts)
+    }
 }
 
 impl StoreReader {

@@ -13,6 +13,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::query::Query;
+use super::seal::{RowSeal, SealedRow};
 use super::{RowScope, StoreFault};
 use crate::LaunchOptions;
 
@@ -108,15 +109,21 @@ pub(super) fn command(text: &str, launch: Vec<u8>) -> Option<HeldCommand> {
 pub(super) fn approved(
     db: &dyn Query,
     scope: RowScope,
+    seal: &RowSeal,
 ) -> Result<Vec<(QuestionId, SessionId, HeldCommand)>, StoreFault> {
     let sql = format!(
-        "SELECT id, session, command, launch FROM question \
+        "SELECT id, session, command, launch, seal, approval_seal FROM question \
          WHERE closing = 'yes' AND launch IS NOT NULL{scope}"
     );
     let found = db.rows(&sql, &[], |row| {
-        let (id, session) = (row.str(0)?.parse(), row.str(1)?.parse());
-        let held = command(row.str(2)?, row.bytes(3)?.unwrap_or_default().to_vec());
-        Ok((|| Some((id.ok()?, session.ok()?, held?)))())
+        let (Ok(id), Ok(session)) = (row.str(0)?.parse(), row.str(1)?.parse()) else {
+            return Ok(None);
+        };
+        let (text, launch) = (row.str(2)?, row.bytes(3)?.unwrap_or_default());
+        let is_ours = seal.fits(&SealedRow::Held(id, text, launch), row.bytes(4)?)
+            && seal.fits(&SealedRow::Approved(id, session), row.bytes(5)?);
+        let held = command(text, launch.to_vec()).filter(|_| is_ours);
+        Ok(held.map(|held| (id, session, held)))
     })?;
     Ok(found.into_iter().flatten().collect())
 }

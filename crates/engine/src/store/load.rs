@@ -16,6 +16,7 @@ use abide_core::{Agent, Conversation, Key, Question, QuestionId, SessionId, Subj
 
 use super::query::{Columns, Query};
 use super::records::Value;
+use super::seal::{RowSeal, SealedRow};
 use super::{OpenRows, StoreFault, deliveries, held};
 
 /// Rows that are read.
@@ -40,9 +41,10 @@ impl fmt::Display for RowScope {
 pub(super) fn open_questions(
     db: &dyn Query,
     scope: RowScope,
+    seal: &RowSeal,
 ) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
     let sql = format!(
-        "SELECT id, session, idle_ms, asked_ms, command, launch FROM question \
+        "SELECT id, session, idle_ms, asked_ms, command, launch, seal FROM question \
          WHERE closing IS NULL{scope}"
     );
     let rows = db.rows(&sql, &[], |row| {
@@ -55,8 +57,10 @@ pub(super) fn open_questions(
                 idle: Millis(row.u64(2)?),
             },
             Some(text) => {
-                let launch = row.bytes(5)?.unwrap_or_default().to_vec();
-                let Some(command) = held::command(text, launch) else {
+                let launch = row.bytes(5)?.unwrap_or_default();
+                let is_ours = seal.fits(&SealedRow::Held(id, text, launch), row.bytes(6)?);
+                let command = held::command(text, launch.to_vec()).filter(|_| is_ours);
+                let Some(command) = command else {
                     return Ok(None);
                 };
                 Subject::Command {
@@ -95,8 +99,9 @@ pub(super) fn open_rows(
     db: &dyn Query,
     id_permutation: IdPermutation,
     scope: RowScope,
+    seal: &RowSeal,
 ) -> Result<OpenRows, StoreFault> {
-    let (timers, conditions) = timers(db, id_permutation, scope)?;
+    let (timers, conditions) = timers(db, id_permutation, scope, seal)?;
     let stored = StoredRows {
         timers,
         ended: ended(db, id_permutation, scope)?,
@@ -106,9 +111,9 @@ pub(super) fn open_rows(
     Ok(OpenRows {
         stored,
         conditions,
-        questions: open_questions(db, scope)?,
-        approved: held::approved(db, scope)?,
-        clients: deliveries::clients(db, scope)?,
+        questions: open_questions(db, scope, seal)?,
+        approved: held::approved(db, scope, seal)?,
+        clients: deliveries::clients(db, scope, seal)?,
         reported_endings: reported_endings(db, scope)?,
     })
 }
@@ -157,8 +162,9 @@ pub(super) fn timers(
     db: &dyn Query,
     id_permutation: IdPermutation,
     scope: RowScope,
+    seal: &RowSeal,
 ) -> Result<(Vec<timer::StoredTimer>, Conditions), StoreFault> {
-    timers_by(db, id_permutation, scope, TIMERS_READ)
+    timers_by(db, id_permutation, scope, seal, TIMERS_READ)
 }
 
 /// Timers that have not ended, by queries of at most this many.
@@ -166,13 +172,14 @@ fn timers_by(
     db: &dyn Query,
     id_permutation: IdPermutation,
     scope: RowScope,
+    seal: &RowSeal,
     most: usize,
 ) -> Result<(Vec<timer::StoredTimer>, Conditions), StoreFault> {
     let mut timers: Vec<timer::StoredTimer> = Vec::new();
     let mut conditions = Conditions::new();
     let sql = format!(
         "SELECT number, agent, kind, total_ms, background, due_ms, pause_until_ms, remaining_ms, \
-         checked_ms, key, condition, created_ms, conversation FROM timer WHERE ended_ms IS NULL{scope} \
+         checked_ms, key, condition, created_ms, conversation, seal FROM timer WHERE ended_ms IS NULL{scope} \
          AND number > ?1 ORDER BY number LIMIT ?2"
     );
     let mut read = |row: &dyn Columns| {
@@ -187,7 +194,12 @@ fn timers_by(
         let agent = Agent(row.str(1)?.into());
         let conversation = conversation(row, 12)?;
         let condition = row.text(10)?;
-        if let Some(condition) = condition {
+        if let Some(condition) = condition
+            && seal.fits(
+                &SealedRow::Condition(number, &agent.0, condition),
+                row.bytes(13)?,
+            )
+        {
             let until = Until {
                 condition: condition.into(),
                 agent: agent.clone(),
@@ -333,6 +345,7 @@ pub(super) fn subject(about: &str) -> Option<About> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::seal::UNSEALED;
     use crate::store::{connect, schema};
 
     #[test]
@@ -373,7 +386,7 @@ mod tests {
         }
         for most in [1, 2, 5, 6] {
             let ids = IdPermutation { key: 1 };
-            let read = timers_by(&db, ids, RowScope::Database, most);
+            let read = timers_by(&db, ids, RowScope::Database, &UNSEALED, most);
             let (timers, conditions) = read.expect("timers");
             let numbers: Vec<u64> = timers.iter().map(|timer| timer.number).collect();
             assert_eq!((numbers, conditions.len()), (vec![0, 1, 4, 5, 9], 5));

@@ -46,6 +46,7 @@ pub(crate) use sharing::text_array;
 pub use timer_marks::TimerMarks;
 use writer::{Trouble, Writer, WriterParts, unreachable};
 
+use super::seal::RowSeal;
 use super::{Job, JobQueue, Opened, Store, StoreFault, StoreReader, WakerRecord};
 use crate::clients::ConnectedReaders;
 use crate::clock::{SystemClock, pause, sleep_until};
@@ -100,6 +101,8 @@ pub(super) fn open(
     let (changes_sender, changes) = mpsc::channel(MAX_CHANGES);
     let home = ShardId(machine.identity.id);
     let boot_id = machine.boot_id;
+    let seal = RowSeal::open(&machine.paths.row_key());
+    let seal = seal.map_err(|fault| StoreFault::Refused(fault.to_string()))?;
     let (runner, fleet) = Runner::new(RunnerParts {
         address: address.clone(),
         paths: machine.paths,
@@ -121,6 +124,7 @@ pub(super) fn open(
         let parts = WriterParts {
             address,
             home,
+            seal,
             id_permutation,
             fleet: writer_fleet,
             reads: writer_reads,

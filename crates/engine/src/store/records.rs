@@ -3,9 +3,10 @@
 use abide_core::message::{self, About};
 use abide_core::question::{Answer, Closing};
 use abide_core::timer::{self, Change, Countdown, Status, WaitMode};
-use abide_core::{Record, Wall, held as held_core};
+use abide_core::{QuestionId, Record, SessionId, Wall, held as held_core};
 
 use super::deliveries::{Delivery, WakerRecord};
+use super::seal::{RowSeal, SealedRow};
 use super::{closing_word, held};
 
 /// Way in which a row is written.
@@ -111,6 +112,9 @@ pub(super) trait RecordRows {
         columns: [(&'static str, Value); COLUMNS],
     );
 
+    /// Seal of the rows that make this machine run something.
+    fn seal(&self) -> &RowSeal;
+
     /// Writes that these messages were told. `in_flight`: by an answer that may not arrive.
     fn delivery_begun(&mut self, numbers: &[u64], in_flight: bool, at: Wall);
 
@@ -151,6 +155,7 @@ pub(super) trait RecordRows {
                     ("kind", client.kind.as_str().into()),
                     ("facts", client.facts.as_str().into()),
                     ("at_ms", (*at_ms).into()),
+                    ("seal", Value::Bytes(self.seal().of(&client.sealed()))),
                 ],
             ),
         }
@@ -162,6 +167,12 @@ pub(super) trait RecordRows {
             Record::Asked { question, state } => {
                 let held = state.held();
                 let id = question.to_string();
+                let command = held.map(|held| held::text(held));
+                let launch = held.map(|held| held.approval.launch.as_ref());
+                let sealed = command.as_deref().zip(launch);
+                let sealed =
+                    sealed.map(|(command, launch)| SealedRow::Held(*question, command, launch));
+                let seal = sealed.and_then(|row| self.seal().of(&row));
                 self.put(
                     WriteForm::Put("shard, id"),
                     "question",
@@ -171,15 +182,10 @@ pub(super) trait RecordRows {
                         ("session", state.session().to_string().into()),
                         ("idle_ms", state.idle().unwrap_or_default().0.into()),
                         ("asked_ms", state.asked.0.into()),
-                        (
-                            "command",
-                            held.map(|held| held::text(held)).as_deref().into(),
-                        ),
-                        (
-                            "launch",
-                            held.map(|held| held.approval.launch.as_ref()).into(),
-                        ),
+                        ("command", command.as_deref().into()),
+                        ("launch", launch.into()),
                         ("closing", None::<&str>.into()),
+                        ("seal", Value::Bytes(seal)),
                     ],
                 );
             }
@@ -209,7 +215,7 @@ pub(super) trait RecordRows {
             Record::Held { question, record } => {
                 let changed = match record {
                     held_core::Record::Approved { session } => {
-                        ("session", session.to_string().into())
+                        return self.approved(*question, *session);
                     }
                     held_core::Record::Declined { because } => {
                         ("because", because.as_deref().into())
@@ -221,6 +227,22 @@ pub(super) trait RecordRows {
             Record::Timer(record) => self.timer(record, position),
             Record::Message(record) => self.message(record),
         }
+    }
+
+    /// Writes that a held command is to be started as this session.
+    fn approved(&mut self, question: QuestionId, session: SessionId) {
+        let seal = self.seal().of(&SealedRow::Approved(question, session));
+        let id = question.to_string();
+        self.put(
+            WriteForm::Update("true"),
+            "question",
+            &id,
+            [
+                ("id", id.as_str().into()),
+                ("session", session.to_string().into()),
+                ("approval_seal", Value::Bytes(seal)),
+            ],
+        );
     }
 
     fn change_question(&mut self, id: &str, column: (&'static str, Value)) {
@@ -250,31 +272,39 @@ pub(super) trait RecordRows {
                 due,
                 standby,
                 at,
-            } => self.put(
-                WriteForm::Insert,
-                "timer",
-                &number.to_string(),
-                [
-                    ("number", (*number).into()),
-                    ("id", id.to_string().into()),
-                    ("agent", agent.0.as_ref().into()),
-                    ("kind", kind.as_str().into()),
-                    ("purpose", purpose.as_ref().into()),
-                    ("condition", until.as_deref().into()),
-                    ("key", key.as_ref().map(|key| key.0.as_ref()).into()),
-                    ("created_ms", at.0.into()),
-                    ("checked_ms", at.0.into()),
-                    ("total_ms", total.0.into()),
-                    ("standby_ms", standby.map(|time| time.0).into()),
-                    ("status", "running".into()),
-                    ("background", false.into()),
-                    ("due_ms", due.0.into()),
-                    (
-                        "conversation",
-                        conversation.as_ref().map(|of| of.0.as_ref()).into(),
-                    ),
-                ],
-            ),
+            } => {
+                let condition = until.as_deref();
+                let seal = condition.and_then(|condition| {
+                    let row = SealedRow::Condition(*number, &agent.0, condition);
+                    self.seal().of(&row)
+                });
+                self.put(
+                    WriteForm::Insert,
+                    "timer",
+                    &number.to_string(),
+                    [
+                        ("number", (*number).into()),
+                        ("id", id.to_string().into()),
+                        ("agent", agent.0.as_ref().into()),
+                        ("kind", kind.as_str().into()),
+                        ("purpose", purpose.as_ref().into()),
+                        ("condition", condition.into()),
+                        ("seal", Value::Bytes(seal)),
+                        ("key", key.as_ref().map(|key| key.0.as_ref()).into()),
+                        ("created_ms", at.0.into()),
+                        ("checked_ms", at.0.into()),
+                        ("total_ms", total.0.into()),
+                        ("standby_ms", standby.map(|time| time.0).into()),
+                        ("status", "running".into()),
+                        ("background", false.into()),
+                        ("due_ms", due.0.into()),
+                        (
+                            "conversation",
+                            conversation.as_ref().map(|of| of.0.as_ref()).into(),
+                        ),
+                    ],
+                );
+            }
             timer::Record::Changed {
                 number,
                 state,

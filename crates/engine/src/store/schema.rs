@@ -105,6 +105,10 @@ const MIGRATIONS: &[&str] = &[
         reached_ms INTEGER NOT NULL
     ) STRICT;",
     "ALTER TABLE question ADD COLUMN answer_key TEXT;",
+    "ALTER TABLE question ADD COLUMN seal BLOB;
+    ALTER TABLE question ADD COLUMN approval_seal BLOB;
+    ALTER TABLE timer ADD COLUMN seal BLOB;
+    ALTER TABLE client ADD COLUMN seal BLOB;",
 ];
 
 /// Applies the migrations that are missing. Refuses a schema of a later version.

@@ -9,6 +9,7 @@ use rusqlite::{Connection, Params, ToSql, params, params_from_iter};
 
 use super::deliveries::WakerRecord;
 use super::records::{RecordRows, Value, WriteForm};
+use super::seal::{RowSeal, UNSEALED};
 use super::{StoreFault, in_transaction};
 use abide_session::crash_point;
 
@@ -78,6 +79,10 @@ impl RecordRows for SqliteRows<'_> {
     ) {
         let sql = statement(form, table, columns.each_ref().map(|(name, _)| *name));
         self.execute(&sql, params_from_iter(columns.map(|(_, value)| value)));
+    }
+
+    fn seal(&self) -> &RowSeal {
+        &UNSEALED
     }
 
     fn delivery_begun(&mut self, numbers: &[u64], _: bool, at: Wall) {
@@ -243,7 +248,7 @@ mod tests {
         let fill = format!(
             "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {MANY})
              INSERT INTO timer SELECT n, 't' || n, 'a', 'mission', 'm', NULL, NULL, 0, 0, 1, NULL,
-             'completed', 0, NULL, NULL, 0, NULL, NULL, NULL, 'time', 0, 1, NULL, NULL FROM n;
+             'completed', 0, NULL, NULL, 0, NULL, NULL, NULL, 'time', 0, 1, NULL, NULL, NULL FROM n;
              INSERT INTO message SELECT number, 'm' || number, 'a', id, 1, NULL, NULL, NULL, 0
              FROM timer;"
         );

@@ -10,6 +10,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::sharing::NOW;
 use crate::store::records::{RecordRows, Value, WriteForm};
+use crate::store::seal::RowSeal;
 
 /// Values of one column.
 enum Column {
@@ -134,12 +135,14 @@ pub(super) struct Batch {
     groups: Vec<Group>,
     /// Bytes of its values, approximately.
     pub size: usize,
+    seal: RowSeal,
 }
 
 impl Batch {
-    pub fn empty(stamp: Stamp) -> Self {
+    pub fn empty(stamp: Stamp, seal: RowSeal) -> Self {
         Batch {
             stamp,
+            seal,
             groups: Vec::new(),
             size: 0,
         }
@@ -488,6 +491,10 @@ impl RecordRows for Batch {
         columns: [(&'static str, Value); COLUMNS],
     ) {
         self.add(Form::Row(form), table, row_key, columns);
+    }
+
+    fn seal(&self) -> &RowSeal {
+        &self.seal
     }
 
     fn delivery_begun(&mut self, numbers: &[u64], in_flight: bool, at: Wall) {

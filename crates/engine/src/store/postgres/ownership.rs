@@ -8,6 +8,7 @@ use abide_core::message::{self, About};
 use abide_core::{Record, timer};
 
 use super::schema::TIMELINE;
+use crate::store::seal::RowSeal;
 
 /// Shards that this daemon owns.
 pub(super) struct Owned {
@@ -17,6 +18,7 @@ pub(super) struct Owned {
     timers: HashMap<u64, i64>,
     messages: HashMap<u64, i64>,
     id_permutation: IdPermutation,
+    pub seal: RowSeal,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,13 +30,14 @@ struct OwnedShard {
 }
 
 impl Owned {
-    pub fn new(home: ShardId, id_permutation: IdPermutation) -> Self {
+    pub fn new(home: ShardId, id_permutation: IdPermutation, seal: RowSeal) -> Self {
         Owned {
             home: column(home),
             shards: BTreeMap::new(),
             timers: HashMap::new(),
             messages: HashMap::new(),
             id_permutation,
+            seal,
         }
     }
 
@@ -267,12 +270,13 @@ mod tests {
 
     use super::super::transaction::{Counters, Transaction};
     use super::*;
+    use crate::store::seal::UNSEALED;
 
     const HOME: i64 = 1;
     const ADOPTED: i64 = 2;
 
     fn owned() -> Owned {
-        let mut owned = Owned::new(ShardId(MachineId(1)), IdPermutation { key: 7 });
+        let mut owned = Owned::new(ShardId(MachineId(1)), IdPermutation { key: 7 }, UNSEALED);
         owned.load(HOME, 1, 1);
         owned.load(ADOPTED, 1, 1);
         owned.adopt(ADOPTED, [10].into_iter(), [11].into_iter());

@@ -109,6 +109,7 @@ mod tests {
     use super::super::sharing::NOW;
     use super::*;
     use crate::store::records::{RecordRows, WriteForm};
+    use crate::store::seal::UNSEALED;
 
     fn made(batch: &mut Batch) {
         let columns = [("number", 1_u64), ("total_ms", 5), ("due_ms", 6)];
@@ -132,11 +133,12 @@ mod tests {
     }
 
     fn batch() -> Batch {
-        Batch::empty(Stamp {
+        let stamp = Stamp {
             shard: 7,
             epoch: 3,
             batch: 9,
-        })
+        };
+        Batch::empty(stamp, UNSEALED)
     }
 
     fn text(batch: &Batch, time: Option<i64>) -> Option<Text> {

@@ -186,6 +186,9 @@ const MIGRATIONS: &[&str] = &[
         PRIMARY KEY (shard, agent, kind)
     )",
     "ALTER TABLE question ADD COLUMN answer_key TEXT",
+    "ALTER TABLE question ADD COLUMN seal BYTEA, ADD COLUMN approval_seal BYTEA;
+    ALTER TABLE timer ADD COLUMN seal BYTEA;
+    ALTER TABLE client ADD COLUMN seal BYTEA",
 ];
 
 /// Version of the schema that this program writes.

@@ -182,10 +182,11 @@ mod tests {
     use abide_core::id::IdPermutation;
 
     use super::*;
+    use crate::store::seal::UNSEALED;
 
     #[test]
     fn transaction_is_settled_when_its_shard_is_claimed_after_it_was_sent_last() {
-        let mut owned = Owned::new(ShardId(MachineId(1)), IdPermutation { key: 7 });
+        let mut owned = Owned::new(ShardId(MachineId(1)), IdPermutation { key: 7 }, UNSEALED);
         assert_eq!(claimed(&owned, &[(1, 2)]), Claimed::ByOther);
         owned.load(1, 2, 1);
         assert_eq!(claimed(&owned, &[(1, 1)]), Claimed::Here);

@@ -15,6 +15,7 @@ use super::ownership::column;
 use crate::store::load::{self, RowScope};
 use crate::store::query::Query;
 use crate::store::records::Value;
+use crate::store::seal::{RowSeal, UNSEALED};
 use crate::store::{OpenRows, StoreFault};
 
 /// Change of the shards that are in memory, for the event loop.
@@ -54,13 +55,15 @@ pub(super) fn read(
     shard: ShardId,
     note: Option<Arc<str>>,
     id_permutation: IdPermutation,
+    seal: &RowSeal,
 ) -> Result<ShardRows, StoreFault> {
     let scope = RowScope::Shard(column(shard));
     let open = match note {
-        None => load::open_rows(db, id_permutation, scope)?,
+        None => load::open_rows(db, id_permutation, scope, seal)?,
         Some(_) => OpenRows {
             stored: StoredRows {
-                timers: load::timers(db, id_permutation, scope)?.0,
+                // Their conditions are not used.
+                timers: load::timers(db, id_permutation, scope, &UNSEALED)?.0,
                 messages: load::messages(db, scope)?,
                 ..StoredRows::default()
             },

@@ -165,7 +165,9 @@ fn batch_of<'a>(
         epoch,
         batch,
     };
-    Ok(batches.entry(shard).or_insert_with(|| Batch::empty(stamp)))
+    Ok(batches
+        .entry(shard)
+        .or_insert_with(|| Batch::empty(stamp, owned.seal.clone())))
 }
 
 /// Newest transactions that were written, oldest first. A server that took over may have lost them.

@@ -33,6 +33,7 @@ use crate::fleet::{Fleet, Ownership};
 use crate::lock::lock;
 use crate::store::deliveries::WakerRecord;
 use crate::store::records::TOLD_IN_ANSWER;
+use crate::store::seal::RowSeal;
 use crate::store::write::{PRUNE_BATCH, crash_points};
 use crate::store::{Job, StoreFault};
 use crate::{entropy, timestamp};
@@ -56,6 +57,7 @@ struct Load {
 pub(super) struct WriterParts {
     pub address: Address,
     pub home: ShardId,
+    pub seal: RowSeal,
     pub id_permutation: IdPermutation,
     pub fleet: Fleet,
     pub reads: Reads,
@@ -93,7 +95,7 @@ impl Writer {
     pub fn new(parts: WriterParts, link: Link) -> Self {
         Writer {
             link: Some(link),
-            owned: Owned::new(parts.home, parts.id_permutation),
+            owned: Owned::new(parts.home, parts.id_permutation, parts.seal.clone()),
             counters: Counters::default(),
             recent: Recent::default(),
             loads: VecDeque::new(),
@@ -273,8 +275,9 @@ impl Writer {
                 let id_permutation = self.parts.id_permutation;
                 let note = self.note(load.shard);
                 let reads = &self.parts.reads.few;
+                let seal = self.owned.seal.clone();
                 reads
-                    .read(move |db| shard_rows::read(db, load.shard, note, id_permutation))
+                    .read(move |db| shard_rows::read(db, load.shard, note, id_permutation, &seal))
                     .await
             }
             Err(fault) => Err(fault),
