@@ -12,7 +12,7 @@ use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::machine_link::{CannotCall, KnownMachine, OtherMachines};
 use abide_engine::store::TimerElsewhere;
 use axum::body::Bytes;
-use axum::http::{Method, Request, Response, header};
+use axum::http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
@@ -58,6 +58,7 @@ pub(super) async fn begin(
         handle: handle.clone(),
         machines: machines.clone(),
         session: given_session(&arguments),
+        root: given_root(&arguments),
         tool: name,
         body: Value::Object(arguments).to_string().into(),
         context: context.clone(),
@@ -227,12 +228,20 @@ fn given_session(arguments: &Map<String, Value>) -> Option<SessionId> {
     id?.parse().ok()
 }
 
+/// Folder of a command that is started on another machine. It is the workspace there, since the agent's own one is here.
+fn given_root(arguments: &Map<String, Value>) -> Option<HeaderValue> {
+    let cwd = arguments.get("cwd").and_then(Value::as_str);
+    HeaderValue::from_str(cwd.filter(|cwd| cwd.starts_with('/'))?).ok()
+}
+
 /// Call on its way.
 struct ForwardedCall {
     handle: Handle,
     machines: Arc<OtherMachines>,
     /// Session that the call is about.
     session: Option<SessionId>,
+    /// Workspace of a command that it starts there.
+    root: Option<HeaderValue>,
     tool: ToolName,
     body: Bytes,
     context: Context,
@@ -332,6 +341,9 @@ impl ForwardedCall {
             .header(headers::KEY_HEADER, &self.key);
         if let Some(standby) = standby {
             request = request.header(headers::STANDBY_HEADER, standby.0);
+        }
+        if let Some(root) = &self.root {
+            request = request.header(headers::ROOT_HEADER, root);
         }
         if let Some(name) = &context.session_name {
             let name = Value::from(name.as_str()).to_string();

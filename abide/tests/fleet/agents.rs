@@ -111,6 +111,43 @@ fn cancellation_by_a_person_ends_the_command_on_the_other_machine() {
     front.wait().expect("the front ends");
 }
 
+const RUNS_AND_ASKS: &str = "[fleet]\nrun = [\"desk\"]\ntype = [\"desk\"]\n\
+     [[policy.rule]]\nrun = [\"touch\"]\ndo = \"ask\"\nwhy = \"makes a file\"\n";
+
+#[test]
+fn command_that_another_machine_holds_can_be_waited_for() {
+    let pair = Pair::with(RUNS_AND_ASKS);
+    let made = pair.build.path("made");
+    let shell = |arguments: Value| {
+        let answer = pair.desk.call_in(["ann", "c"], "shell", &arguments);
+        answer.expect("an answer").body
+    };
+    let command = json!({"command": format!("touch {}", made.display()), "on": "build"});
+    let held = shell(command);
+    assert_eq!(held["status"], "held", "{held}");
+    let answer = json!({"answer": "once"});
+    let answered = (pair.build).post(&answer_path(&held["question_id"]), &answer);
+    assert_eq!(answered.status, 200, "{}", answered.body);
+    let done = shell(json!({"session_id": held["session_id"]}));
+    assert_eq!(done["status"], "SUCCESS", "{done}");
+    assert!(made.exists());
+}
+
+#[test]
+fn folder_of_a_command_on_another_machine_is_its_workspace_there() {
+    let rights = "[fleet]\nrun = [\"desk\"]\n[sandbox]\nmode = \"workspace-write\"\n";
+    let pair = Pair::with(rights);
+    let work = tempfile::tempdir().expect("a folder");
+    let command = format!(
+        "<command>touch made</command><cwd>{}</cwd><on>build</on>",
+        work.path().display()
+    );
+    let done = tool(&pair.desk, Some("ann"), "shell", &command);
+    assert_eq!(done["status"], "SUCCESS", "{done}");
+    assert_eq!(done["sandboxed_by"], "namespaces", "{done}");
+    assert!(work.path().join("made").exists(), "{done}");
+}
+
 #[test]
 fn message_about_a_session_of_the_other_machine_says_how_it_ended() {
     let pair = Pair::with("");

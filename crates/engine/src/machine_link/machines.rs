@@ -493,12 +493,17 @@ impl OtherMachines {
         }
     }
 
-    /// Other machine that has a session. A session stays on its machine, so one that was found is not looked for again.
+    /// Other machine that has a session, or holds the command that will be this session. A session stays on its machine, so
+    /// one that was found is not looked for again.
     pub async fn session_machine(&self, id: SessionId) -> Result<Option<MachineId>, CannotCall> {
-        match self.known_sessions.find(id) {
-            Some(row) => Ok(Some(row.machine)),
-            None => Ok(self.session(id).await?.map(|row| row.machine)),
+        if let Some(row) = self.known_sessions.find(id) {
+            return Ok(Some(row.machine));
         }
+        if let Some(row) = self.session(id).await? {
+            return Ok(Some(row.machine));
+        }
+        let read = async { self.table().await?.held_command_owner(id).await.ok() };
+        Ok(within(LIST, read).await.flatten())
     }
 
     /// Machine of an open question that is not here.

@@ -230,6 +230,18 @@ impl FrameTable {
         Ok(rows.first().and_then(|row| machine(row, 0)))
     }
 
+    /// Machine that holds the command of this session, if that is another one.
+    pub async fn held_command_owner(
+        &self,
+        session: SessionId,
+    ) -> Result<Option<MachineId>, StoreFault> {
+        let sql = "SELECT shard FROM question WHERE shard <> $1 AND session = $2 AND command IS NOT NULL LIMIT 1";
+        let rows = self
+            .rows(sql, &[(&session.to_string(), Type::TEXT)])
+            .await?;
+        Ok(rows.first().and_then(|row| machine(row, 0)))
+    }
+
     /// Machine that owns a timer, if that is another one. A timer that has ended needs none.
     pub async fn timer_owner(&self, number: u64) -> Result<Option<MachineId>, StoreFault> {
         let sql = "SELECT s.owner FROM timer AS t JOIN shard AS s ON s.id = t.shard \
