@@ -216,7 +216,7 @@ impl CommandCaller<'_> {
             part: reason.part.as_str().into(),
             rule: reason.rule.as_str().into(),
             why: reason.why.as_str().into(),
-            offers: offers.into(),
+            offers,
             person_only: reason.person_only,
         }))
     }
