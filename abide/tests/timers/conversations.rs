@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Child;
 
 use serde_json::{Value, json};
 
@@ -188,19 +189,26 @@ fn two_codex_threads_get_their_own_messages() {
 #[test]
 fn hook_of_one_window_is_not_woken_by_the_message_of_another() {
     let abide = configured("");
-    let (mut one, two) = (window(&abide, "one"), window(&abide, "two"));
-    let due = one.mission(&abide, "for the hook", json!({}));
-    let mut other = crate::clients::hook(&abide, "two");
-    let own = crate::clients::hook(&abide, "one");
-    come_due(&due);
-    let out = own.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(said.contains("Mission: for the hook"), "{said}");
-    assert_eq!(other.try_wait().expect("it runs"), None);
-    other.kill().expect("it runs");
-    other.wait().expect("it ends");
+    let (mut one, mut two) = (window(&abide, "one"), window(&abide, "two"));
+    let due_one = one.mission(&abide, "of one", json!({}));
+    let due_two = two.mission(&abide, "of two", json!({}));
+    let hook_two = crate::clients::hook(&abide, "two");
+    let hook_one = crate::clients::hook(&abide, "one");
+    come_due(&due_one);
+    let said = said_by(hook_one);
+    assert!(said.contains("Mission: of one"), "{said}");
+    come_due(&due_two);
+    let said = said_by(hook_two);
+    assert!(said.contains("Mission: of two"), "{said}");
+    assert!(!said.contains("of one"), "{said}");
     one.leave();
     two.leave();
+}
+
+/// Message of a hook, which exits with it.
+fn said_by(hook: Child) -> String {
+    let out = hook.wait_with_output().expect("it ends");
+    String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
 /// A stub of Claude Code that records its arguments, one file for each call.
