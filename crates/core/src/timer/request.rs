@@ -69,9 +69,21 @@ impl Request {
             | Request::CreateMany(_)
             | Request::Continue { .. }
             | Request::Act { .. } => true,
-            Request::Read { .. } | Request::List { .. } | Request::See { .. } | Request::Count => {
-                false
-            }
+            Request::Read { .. }
+            | Request::List { .. }
+            | Request::See { .. }
+            | Request::Count => false,
+        }
+    }
+
+    /// The same request when it is answered again because its first answer could not be recorded: it records nothing.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Request::Read { timer, .. } => Request::Read {
+                asks: false,
+                timer: *timer,
+            },
+            other => other.clone(),
         }
     }
 }
