@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use abide_core::fleet::MachineId;
 use abide_core::request::Caller;
-use abide_core::session::{Exit, Phase};
+use abide_core::session::Phase;
 use abide_core::{Agent, Millis, Outcome, Request, SessionId, TimerId, Try, Wall};
 use futures_util::future::BoxFuture;
 use tokio::sync::broadcast::Receiver;
@@ -121,14 +121,14 @@ struct CandidateFollower {
 }
 
 impl PortCandidates for CandidateFollower {
-    fn all_ended(&mut self) -> BoxFuture<'_, SessionEnd> {
+    fn all_failed(&mut self) -> BoxFuture<'_, SessionEnd> {
         Box::pin(async move {
             // Changes that are queued already come first.
             while let Ok(change) = self.changes.try_recv().map(Some).or_else(lagged_as_none) {
                 self.apply(change);
             }
             loop {
-                if let Some(last) = self.candidates.last_ended() {
+                if let Some(last) = self.candidates.last_failed() {
                     return self.access.end_of(last);
                 }
                 match self.changes.recv().await {
@@ -215,11 +215,9 @@ impl SessionAccess {
     }
 
     fn end_of(&self, view: &SessionView) -> SessionEnd {
-        let exit = view.ending().and_then(|ending| ending.exit);
         SessionEnd {
             session: view.id,
             command: short_command(&self.0, view),
-            failed: exit != Some(Exit::Code(0)),
             how: end_text(view).unwrap_or_else(|| "its output is closed".into()),
             last_lines: last_lines(&self.0, view),
         }

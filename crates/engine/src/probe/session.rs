@@ -77,8 +77,8 @@ impl ActiveSessions {
 
 /// Sessions that could open a port.
 pub trait PortCandidates: Send {
-    /// Waits until all of them have ended, and describes the last one. Never returns if there were none.
-    fn all_ended(&mut self) -> BoxFuture<'_, SessionEnd>;
+    /// Waits until none of them runs and a server has failed, and describes the last one that did.
+    fn all_failed(&mut self) -> BoxFuture<'_, SessionEnd>;
 }
 
 /// Result of one try of a command.
@@ -98,8 +98,6 @@ pub struct SessionEnd {
     pub session: SessionId,
     /// Command, on one line.
     pub command: String,
-    /// True unless it exited with code 0.
-    pub failed: bool,
     /// Description of the ending.
     pub how: String,
     /// Last lines of its output.
