@@ -26,6 +26,8 @@ use abide_session::log::{Log, Piece, Pieces};
 
 /// Access to sessions.
 pub trait Sessions: Send + Sync {
+    /// Waits until a command that needs the approval of a person is started. Fails with the reason if it never will be.
+    fn started(&self, session: SessionId) -> BoxFuture<'_, Result<(), String>>;
     /// Waits until the leader has ended, and describes how. `None`: there is no such session.
     fn ended(&self, session: SessionId) -> BoxFuture<'_, Option<String>>;
     /// Waits until a session of another machine has ended or is lost, and describes how. `observe` is told what is known
@@ -124,6 +126,13 @@ pub(super) async fn until_holds(
     let Some(sessions) = services.sessions.get() else {
         return std::future::pending().await;
     };
+    observations.set_if_empty(|| format!("{session} was not started yet"));
+    if let Err(why) = sessions.started(session).await {
+        return Err(Impossible {
+            reason: format!("{session} was not started: {why}"),
+            ended_sessions: Vec::new(),
+        });
+    }
     let _active = services.active_sessions.keep(session, &**sessions).await;
     match want {
         SessionCondition::Ended => {
