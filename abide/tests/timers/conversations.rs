@@ -379,3 +379,22 @@ fn completion_is_reported_once_when_the_call_is_repeated_after_a_crash() {
     let none = call(&abide, "read_messages", json!({}));
     assert_eq!(none["messages"], json!([]), "{none}");
 }
+#[test]
+fn end_of_a_session_is_not_told_again_to_the_window_that_read_it_when_its_own_window_is_closed() {
+    let abide = configured("");
+    let (mut one, mut two) = (window(&abide, "one"), window(&abide, "two"));
+    let start = json!({"action": "start", "command": "read line; exit 7"});
+    let started = one.call("terminal_session", start);
+    let session = started["structuredContent"]["session_id"].clone();
+    let typed = json!({"action": "send_input", "session_id": session, "input": "\n"});
+    two.call("terminal_session", typed);
+    is_posted(&abide, "exited with code 7");
+    let read = json!({"action": "read_output", "session_id": session});
+    let ended = two.call("terminal_session", read);
+    assert!(text_of(&ended).contains("exited with code 7"), "{ended}");
+    one.leave();
+    // Longer than a front may take to reconnect.
+    let none = two.call("read_messages", json!({"timeout_seconds": 7}));
+    assert!(text_of(&none).starts_with("No messages"), "{none}");
+    two.leave();
+}

@@ -408,9 +408,13 @@ fn timer(words: &mut Words) -> Result<TimerId, String> {
 }
 
 fn known(words: &mut Words) -> Result<Option<About>, String> {
-    let name = words.value("known");
-    let timer = name.map(|name| timer_named(&name)).transpose()?;
-    Ok(timer.map(About::Timer))
+    let Some(name) = words.value("known") else {
+        return Ok(None);
+    };
+    Ok(Some(match name.strip_prefix('s') {
+        Some(number) => About::Session(SessionId::from_bits(parse(number)?)),
+        None => About::Timer(timer_named(&name)?),
+    }))
 }
 
 /// Timer with a name such as `t1`.

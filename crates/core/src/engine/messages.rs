@@ -280,6 +280,11 @@ impl Engine {
             conversation: caller.conversation,
         };
         let most = most.min(limit::MESSAGES_AT_ONCE);
+        let rule = ReadRule {
+            now: self.timers.steady(step.now),
+            conversations: &self.conversations,
+        };
+        self.outbox.note_known(&recipient, known, rule);
         if standby.0 == 0 || self.outbox.unread(&recipient, self.rule(step.now)) > 0 {
             if self.reply_with_messages(step, &recipient, call, most, known) {
                 self.uncommitted_calls.push(UncommittedCall::Change(call));
