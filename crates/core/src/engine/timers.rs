@@ -281,21 +281,10 @@ impl Engine {
         self.has_room_to_wait()?;
         self.timers.continue_with(step.now, slot, remaining)?;
         let timer = self.view(step.now, slot, self.timers.id(slot))?;
-        let returns_at_once = timer.kind == Kind::Mission && standby.is_none();
         // The record states a standby of at most the remaining time, which is also the default.
         let fitted = standby.unwrap_or(timer.remaining).min(timer.remaining);
-        self.changed(
-            step,
-            slot,
-            (!returns_at_once).then_some(fitted),
-            Change::Continued,
-            None,
-        );
-        if returns_at_once {
-            answer(step, call, timer.clone(), Why::Made);
-        } else {
-            self.stand_by(step.now, call, &timer, standby, client_limit);
-        }
+        self.changed(step, slot, Some(fitted), Change::Continued, None);
+        self.stand_by(step.now, call, &timer, standby, client_limit);
         Ok(timer)
     }
 
