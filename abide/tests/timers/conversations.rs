@@ -379,6 +379,37 @@ fn completion_is_reported_once_when_the_call_is_repeated_after_a_crash() {
     let none = call(&abide, "read_messages", json!({}));
     assert_eq!(none["messages"], json!([]), "{none}");
 }
+
+#[test]
+fn end_of_a_session_that_a_timer_tells_is_not_told_to_a_call_that_waits_for_messages() {
+    let abide = configured("");
+    abide.start();
+    let start = json!({"action": "start", "command": "read line; exit 7"});
+    let session = call(&abide, "terminal_session", start)["session_id"].clone();
+    let until = json!({"session": session, "is": "ended"});
+    let arguments = json!({"total_duration": 600, "reason": "r", "until": until});
+    let timer = abide.begin("/v1/tools/timer", &arguments);
+    let reader = abide.begin("/v1/tools/read_messages", &json!({"timeout_seconds": 180}));
+    look_for("a look at the session", || {
+        let timers = call(&abide, "read_timer", json!({}));
+        let id = timers["timers"][0]["timer_id"].clone();
+        let looked = call(&abide, "read_timer", json!({"timer_id": id}));
+        let looked = looked["last_look"].as_str()?.contains("has not ended");
+        looked.then_some(())
+    });
+    let id = session.as_str().expect("an id");
+    let typed = abide.output(["session", "send", id, "--key", "enter"]);
+    assert!(typed.status.success(), "{typed:?}");
+    let result = receive(timer).expect("an answer").body;
+    let text = result["text"].as_str().expect("a text");
+    assert_eq!(text.matches("has ended").count(), 1, "{text}");
+    // The call gets the next message only.
+    let mission = crate::mission(&abide, "m");
+    let told = receive(reader).expect("an answer").body;
+    assert_eq!(told["messages"].as_array().map(Vec::len), Some(1), "{told}");
+    assert_eq!(told["messages"][0]["timer_id"], mission, "{told}");
+}
+
 #[test]
 fn end_of_a_session_is_not_told_again_to_the_window_that_read_it_when_its_own_window_is_closed() {
     let abide = configured("");

@@ -363,6 +363,11 @@ fn request(words: &mut Words) -> Result<Request, String> {
             key: None,
             approval: None,
         }),
+        "watch" => Request::Join {
+            session: words.session()?,
+            asking: Asking::Never,
+            standby: None,
+        },
         "try" => {
             let timer = timer(words)?;
             Request::Try(Try {
