@@ -513,6 +513,28 @@ fn list_rounds_times_as_the_read_of_one_timer_does() {
     let line = format!("{id} mission paused: {progress}: m");
     assert_eq!(listed["text"], line);
 }
+
+#[test]
+fn key_of_another_timer_is_refused() {
+    let abide = Abide::started();
+    let with = |purpose: &str, until: Value| json!({"total_duration": 600, "mission": purpose, "until": until, "idempotency_key": "k"});
+    let condition = json!({"file": "/nowhere/at/all"});
+    let first = call(&abide, "timer", with("m", condition.clone()));
+    let again = call(&abide, "timer", with("m", condition.clone()));
+    assert_eq!(again["timer_id"], first["timer_id"], "{again}");
+    let stop = json!({"timer_id": first["timer_id"]});
+    for state in ["running", "stopped"] {
+        for other in [with("other", condition.clone()), with("m", Value::Null)] {
+            let sentence = refused(&abide, "timer", other);
+            let used = "`idempotency_key` 'k' was used for another timer already";
+            assert!(sentence.starts_with(used), "{state}: {sentence}");
+        }
+        if state == "running" {
+            call(&abide, "stop_timer", stop.clone());
+        }
+    }
+}
+
 #[test]
 fn continued_mission_is_waited_for() {
     let abide = Abide::started();

@@ -112,6 +112,15 @@ impl Engine {
                 step.reply(call, Outcome::TimersObserved(seen));
                 Ok(())
             }
+            Request::Keyed { key } => {
+                let found = match self.timers.keyed(&maker(caller), &key) {
+                    Some(Found::Live(slot)) => self.timers.view(step.now, slot),
+                    Some(Found::Ended(timer)) => Some(timer),
+                    None => None,
+                };
+                step.reply(call, Outcome::Timers(found.into_iter().collect()));
+                Ok(())
+            }
             Request::Count => {
                 let count = self.timers.slots(&caller, None).count();
                 step.reply(call, Outcome::TimersCounted(count));

@@ -57,6 +57,11 @@ pub enum Request {
         /// The timers; unknown ones are left out of the answer.
         timers: Vec<TimerId>,
     },
+    /// Find the timer that an earlier call of the agent has created with this idempotency key.
+    Keyed {
+        /// The key.
+        key: Key,
+    },
     /// Count the timers that have not ended.
     Count,
 }
@@ -72,6 +77,7 @@ impl Request {
             Request::Read { .. }
             | Request::List { .. }
             | Request::See { .. }
+            | Request::Keyed { .. }
             | Request::Count => false,
         }
     }
