@@ -377,7 +377,7 @@ connection of its sandbox waits, may it go on? */
   question: string;
   /** Id of the question. */
   question_id: string;
-  /** Seconds that the command had run then. */
+  /** Seconds that the command had run then; in the output of `abide answer`, by now. */
   running_for: number;
   /** Session that the question is about. */
   session_id: string;

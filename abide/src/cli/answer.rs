@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use abide_api::cli::QuestionLine;
-use abide_api::{Question, QuestionDetails, QuestionEvent, QuestionPage};
+use abide_api::{Question, QuestionAbout, QuestionDetails, QuestionEvent, QuestionPage};
+use abide_core::Millis;
+use abide_engine::clock::{Clock, SystemClock};
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
@@ -30,7 +32,11 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
         match args.follow {
             // A line for each question that is opened or closed.
             true => follow(&client, async |questions| print_changes(questions).await).await?,
-            false => show::json(&json!({"questions": open})),
+            false => {
+                let open = open.into_iter().map(Box::new);
+                let open: Vec<_> = open.map(with_current_run_time).collect();
+                show::json(&json!({"questions": open}));
+            }
         }
         return Ok(0);
     }
@@ -64,6 +70,16 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
             Ok(0)
         }
     }
+}
+
+/// Question with the time that its command has run by now. A held command does not run.
+fn with_current_run_time(mut details: Box<QuestionDetails>) -> Box<QuestionDetails> {
+    let question = &mut details.question;
+    if question.about != QuestionAbout::Command {
+        let passed = SystemClock.now().wall.0.saturating_sub(question.asked_at);
+        question.running_for += Millis(passed).as_secs_f64();
+    }
+    details
 }
 
 /// Text of a question, with its agent and folder, and its machine if that is another one.
@@ -168,6 +184,10 @@ async fn follow(
 /// Prints a line for each question that is opened or closed.
 async fn print_changes(questions: &mut QuestionFollower) -> Result<(), CliError> {
     while let Some(change) = questions.next().await? {
+        let change = match change {
+            QuestionEvent::Open(details) => QuestionEvent::Open(with_current_run_time(details)),
+            closed @ QuestionEvent::Closed(_) => closed,
+        };
         let line = serde_json::to_value(QuestionLine::from(change)).unwrap_or_default();
         if !super::print(format!("{line}\n").as_bytes())? {
             return Ok(());

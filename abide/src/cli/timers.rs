@@ -115,15 +115,12 @@ async fn wait(args: TimerWaitArgs) -> Result<u8, CliError> {
     let timer = client.get(&format!("/v1/timers/{id}")).await;
     let timer = timer.map_err(|error| CliError::from(error).code(NOT_FOUND))?;
     let time = |field: &str| Millis::from_secs_f64(timer[field].as_f64().unwrap_or(0.0));
-    let left = time("remaining_time");
     let purpose = timer["reason"].as_str().or(timer["mission"].as_str());
-    // A call about a mission waits only if it says how long.
-    let whole = timer["mission"].is_string().then_some(left);
     let standby = Standby {
         client: &client,
         path: &format!("/v1/timers/{id}/continue"),
         body: &json!({}),
-        time: args.standby.or(whole),
+        time: args.standby,
     };
     let bar = ProgressBar {
         total: time("total_duration"),

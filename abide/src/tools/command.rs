@@ -83,6 +83,7 @@ fn read_fields<L>(
     context: &Context,
     handle: &Handle,
 ) -> Result<(CallStart, Command), BadInput> {
+    let names_nothing = args.command.is_none() && args.session_id.is_some();
     let command = args.command.take().map(|text| text.0).unwrap_or_default();
     let named = args.session_id.take().filter(|AnyText(id)| !id.is_empty());
     let max_chars = args
@@ -104,6 +105,12 @@ fn read_fields<L>(
         position: CallerPosition::of(context),
     };
     let begin = match named {
+        None if names_nothing => {
+            return Err(BadInput::about(
+                "session_id",
+                "must be the id of a session, or left out for a new `command`; got \"\".",
+            ));
+        }
         None if command.trim().is_empty() => return Err(empty(tool)),
         None => {
             let key = key(args.idempotency_key.take(), context);

@@ -70,7 +70,8 @@ pub(super) async fn result(
                 status,
                 return_code,
                 effective_timeout,
-                error: written.unread.or_else(|| report::fault(view)),
+                error: (written.unread.or_else(|| report::fault(view)))
+                    .map(|error| facts.mask.apply(error)),
                 activity,
             };
             (failed, text, ToolOutput::Shell(Box::new(result)))
@@ -82,7 +83,7 @@ pub(super) async fn result(
                 session,
                 status: report::status(view, why.is_some()),
                 effective_timeout,
-                error,
+                error: error.map(|error| facts.mask.apply(error)),
                 activity,
             };
             let failed = result.error.is_some();

@@ -339,6 +339,9 @@ impl Reader<'_> {
         if let Some(view) = self.handle.published().session(id) {
             return Ok(view.visible_to(agent).then_some(FoundSession::Here(id)));
         }
+        if self.handle.published().is_held(id, agent) {
+            return Ok(Some(FoundSession::Here(id)));
+        }
         let Some(machines) = self.handle.other_machines() else {
             return Ok(None);
         };

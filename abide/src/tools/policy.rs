@@ -104,11 +104,12 @@ impl CommandCaller<'_> {
             env: &self.given(launch),
             stdin: stdin.as_deref(),
         });
+        let mask = Mask::of(launch.secrets.clone());
         let entry = |event: &str| AuditLine {
             event: event.into(),
             agent: self.agent.0.to_string(),
-            folder: launch.cwd.to_string_lossy().into_owned(),
-            command: Mask::of(launch.secrets.clone()).apply(command.to_owned()),
+            folder: mask.apply(launch.cwd.to_string_lossy().into_owned()),
+            command: mask.apply(command.to_owned()),
             ..AuditLine::default()
         };
         let unusable = |what: &str, why: String| {
@@ -152,7 +153,6 @@ impl CommandCaller<'_> {
             (None, Action::Ask | Action::Deny) => &unnamed,
             (Some(reason), _) => reason,
         };
-        let mask = Mask::of(launch.secrets.clone());
         handle.audit().append(AuditLine {
             rule: Some(reason.name.clone()).filter(|name| !name.is_empty()),
             why: Some(reason.why.clone()),

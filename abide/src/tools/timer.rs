@@ -3,6 +3,7 @@
 mod elsewhere;
 mod presentation;
 mod refused;
+mod reused_key;
 
 use abide_api::arguments::{
     FilledText, PauseTimerArgs, ReadTimerArgs, Text, TimerActionArgs, TimerArgs,
@@ -94,6 +95,9 @@ pub(super) async fn read(
         TimerTool::Timer => {
             let (mut request, kind) =
                 wait(TimerArgs::read(arguments, PART)?, context, handle).await?;
+            if let Request::Create(new) = &request {
+                reused_key::refuse(new, agent.as_ref(), handle).await?;
+            }
             if let Request::Continue {
                 timer,
                 remaining: remaining @ Some(_),

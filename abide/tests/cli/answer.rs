@@ -292,3 +292,14 @@ fn question_at_a_terminal_says_what_the_answers_do() {
         "yes keeps waiting; no ends the command and all its processes\r\nContinue waiting? [Y/n] ";
     assert!(screen.contains(effect), "{screen}");
 }
+
+#[test]
+fn shown_question_says_how_long_its_command_has_run_by_now() {
+    let abide = Abide::new();
+    let (_pty, id) = asked(&abide, "sleep 1000");
+    let ran = || abide.json(["answer", "--json"])["questions"][0]["running_for"].as_f64();
+    let before = ran().expect("seconds");
+    let after = ran().expect("seconds");
+    assert!(after > before, "{before} and {after}");
+    assert!(abide.output(["answer", &id, "no"]).status.success());
+}

@@ -231,7 +231,11 @@ fn command_and_session_id_exclude_each_other() {
             ("execute_command", "ERROR: Command cannot be empty."),
         ] {
             for (arguments, refusal) in [
-                (json!({"session_id": ""}), empty),
+                (json!({"session_id": "", "command": ""}), empty),
+                (
+                    json!({"session_id": ""}),
+                    "`session_id` must be the id of a session, or left out for a new `command`; got \"\".",
+                ),
                 (
                     json!({"command": "true", "session_id": "session_2rfb6nmq"}),
                     "`command` starts a command and `session_id` waits for one that was started; give one of them.",

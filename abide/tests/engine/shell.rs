@@ -508,6 +508,30 @@ fn secrets_of_the_call_are_masked() {
 }
 
 #[test]
+fn secrets_are_masked_in_folders_and_errors_in_lists_and_in_the_audit_log() {
+    with_engine(|engine| async move {
+        let folder = engine.path("hunter2hunter2");
+        let env = json!({"API_TOKEN": "hunter2hunter2"});
+        let arguments = json!({"command": "true", "cwd": folder, "env": env});
+        for tool in ["shell", "execute_command"] {
+            let failed = Value::Object(engine.call(tool, arguments.clone()).await.to_fields());
+            let error = failed["error"].as_str().expect("an error");
+            assert!(error.contains("[masked:API_TOKEN]"), "{failed}");
+            assert!(!failed.to_string().contains("hunter2"), "{failed}");
+        }
+        let list = json!({"action": "list", "include_ended": true});
+        let listed = engine.call("terminal_session", list).await;
+        let shown = format!("{} {}", listed.text, Value::Object(listed.to_fields()));
+        assert!(shown.contains("[masked:API_TOKEN]"), "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+        let audit = engine.handle.audit().read(0, 100);
+        let audit = serde_json::to_string(&audit).expect("JSON");
+        assert!(audit.contains("[masked:API_TOKEN]"), "{audit}");
+        assert!(!audit.contains("hunter2"), "{audit}");
+    });
+}
+
+#[test]
 fn secrets_that_a_shortened_output_would_cut_are_masked() {
     with_engine(|engine| async move {
         let env = json!({"API_KEY": "supersecretvalue123"});

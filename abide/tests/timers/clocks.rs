@@ -264,3 +264,36 @@ fn m13_wall_clock_is_used_after_a_reboot() {
     let sooner = json!({"timer_id": runs, "total_duration": 0.05, "timeout_duration": 180});
     assert_eq!(call(&abide, "timer", sooner)["status"], "completed");
 }
+
+#[test]
+fn condition_of_a_timer_that_came_due_without_a_daemon_is_looked_at() {
+    let abide = Abide::started();
+    let there = abide.path("there");
+    let mission = |file: &std::path::Path| {
+        let until = json!({"file": file});
+        let arguments = json!({"total_duration": 3_600, "mission": "later", "until": until});
+        make(&abide, &arguments)
+    };
+    let (met, missed) = (mission(&there), mission(&abide.path("absent")));
+    let checked = read(&abide, &missed)["last_check_at"].as_u64();
+    abide.kill_daemon();
+    fs::write(&there, "").expect("a file");
+    let Some(()) = start_at(&abide, 8 * 3_600, false) else {
+        return;
+    };
+    // The agent does not ask for the timers meanwhile.
+    let over = |id: &str| {
+        look_for("its completion", || {
+            let timer = abide.get(&format!("/v1/timers/{id}"));
+            (timer["status"] == "completed").then_some(timer)
+        })
+    };
+    let timer = over(&met);
+    assert_eq!(timer["completed_by"], "condition", "{timer}");
+    assert!(timer["late"].as_f64() > Some(7.0 * 3_600.0), "{timer}");
+    let timer = over(&missed);
+    assert_eq!(timer["completed_by"], "time", "{timer}");
+    let seen = timer["seen"].as_str().expect("a look");
+    assert!(!seen.contains("not been looked at"), "{timer}");
+    assert_eq!(timer["last_check_at"].as_u64(), checked, "{timer}");
+}

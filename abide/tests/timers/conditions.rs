@@ -615,3 +615,33 @@ fn unresponsive_file_server_does_not_block_other_conditions() {
     let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(told["messages"][0]["timer_id"], timer, "{told}");
 }
+
+#[test]
+fn session_of_a_held_command_can_be_waited_for() {
+    let abide = configured("[[policy.rule]]\nrun = [\"true\", \"asked\"]\ndo = \"ask\"\n");
+    abide.start();
+    // Without the name of an agent a person calls, whom no rule concerns.
+    let ann = |tool: &str, arguments: Value| {
+        let answer = receive(abide.begin_for("ann", tool, &arguments));
+        answer.expect("an answer").body
+    };
+    for (answer, completed_by, seen) in [
+        ("yes", "condition", "has ended: exited with code 0"),
+        ("no", "impossible", "was not started: a person said no"),
+    ] {
+        let held = ann("shell", json!({"command": "true asked"}));
+        assert_eq!(held["status"], "held", "{held}");
+        let until = json!({"session": held["session_id"]});
+        let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "reason": "r",
+            "until": until});
+        let timer = ann("timer", arguments);
+        assert_eq!(timer["status"], "running", "{timer}");
+        let question = held["question_id"].as_str().expect("an id");
+        let answered = abide.output(["answer", question, answer]);
+        assert!(answered.status.success(), "{answered:?}");
+        let over = ann("timer", json!({"timer_id": timer["timer_id"]}));
+        assert_eq!(over["completed_by"], completed_by, "{over}");
+        let text = over["text"].as_str().expect("a text");
+        assert!(text.contains(seen), "{text}");
+    }
+}

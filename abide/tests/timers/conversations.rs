@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Child;
 
 use serde_json::{Value, json};
 
@@ -188,19 +189,26 @@ fn two_codex_threads_get_their_own_messages() {
 #[test]
 fn hook_of_one_window_is_not_woken_by_the_message_of_another() {
     let abide = configured("");
-    let (mut one, two) = (window(&abide, "one"), window(&abide, "two"));
-    let due = one.mission(&abide, "for the hook", json!({}));
-    let mut other = crate::clients::hook(&abide, "two");
-    let own = crate::clients::hook(&abide, "one");
-    come_due(&due);
-    let out = own.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(said.contains("Mission: for the hook"), "{said}");
-    assert_eq!(other.try_wait().expect("it runs"), None);
-    other.kill().expect("it runs");
-    other.wait().expect("it ends");
+    let (mut one, mut two) = (window(&abide, "one"), window(&abide, "two"));
+    let due_one = one.mission(&abide, "of one", json!({}));
+    let due_two = two.mission(&abide, "of two", json!({}));
+    let hook_two = crate::clients::hook(&abide, "two");
+    let hook_one = crate::clients::hook(&abide, "one");
+    come_due(&due_one);
+    let said = said_by(hook_one);
+    assert!(said.contains("Mission: of one"), "{said}");
+    come_due(&due_two);
+    let said = said_by(hook_two);
+    assert!(said.contains("Mission: of two"), "{said}");
+    assert!(!said.contains("of one"), "{said}");
     one.leave();
     two.leave();
+}
+
+/// Message of a hook, which exits with it.
+fn said_by(hook: Child) -> String {
+    let out = hook.wait_with_output().expect("it ends");
+    String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
 /// A stub of Claude Code that records its arguments, one file for each call.
@@ -370,4 +378,54 @@ fn completion_is_reported_once_when_the_call_is_repeated_after_a_crash() {
     newest(&abide, |message| message["seen_at"].is_u64());
     let none = call(&abide, "read_messages", json!({}));
     assert_eq!(none["messages"], json!([]), "{none}");
+}
+
+#[test]
+fn end_of_a_session_that_a_timer_tells_is_not_told_to_a_call_that_waits_for_messages() {
+    let abide = configured("");
+    abide.start();
+    let start = json!({"action": "start", "command": "read line; exit 7"});
+    let session = call(&abide, "terminal_session", start)["session_id"].clone();
+    let until = json!({"session": session, "is": "ended"});
+    let arguments = json!({"total_duration": 600, "reason": "r", "until": until});
+    let timer = abide.begin("/v1/tools/timer", &arguments);
+    let reader = abide.begin("/v1/tools/read_messages", &json!({"timeout_seconds": 180}));
+    look_for("a look at the session", || {
+        let timers = call(&abide, "read_timer", json!({}));
+        let id = timers["timers"][0]["timer_id"].clone();
+        let looked = call(&abide, "read_timer", json!({"timer_id": id}));
+        let looked = looked["last_look"].as_str()?.contains("has not ended");
+        looked.then_some(())
+    });
+    let id = session.as_str().expect("an id");
+    let typed = abide.output(["session", "send", id, "--key", "enter"]);
+    assert!(typed.status.success(), "{typed:?}");
+    let result = receive(timer).expect("an answer").body;
+    let text = result["text"].as_str().expect("a text");
+    assert_eq!(text.matches("has ended").count(), 1, "{text}");
+    // The call gets the next message only.
+    let mission = crate::mission(&abide, "m");
+    let told = receive(reader).expect("an answer").body;
+    assert_eq!(told["messages"].as_array().map(Vec::len), Some(1), "{told}");
+    assert_eq!(told["messages"][0]["timer_id"], mission, "{told}");
+}
+
+#[test]
+fn end_of_a_session_is_not_told_again_to_the_window_that_read_it_when_its_own_window_is_closed() {
+    let abide = configured("");
+    let (mut one, mut two) = (window(&abide, "one"), window(&abide, "two"));
+    let start = json!({"action": "start", "command": "read line; exit 7"});
+    let started = one.call("terminal_session", start);
+    let session = started["structuredContent"]["session_id"].clone();
+    let typed = json!({"action": "send_input", "session_id": session, "input": "\n"});
+    two.call("terminal_session", typed);
+    is_posted(&abide, "exited with code 7");
+    let read = json!({"action": "read_output", "session_id": session});
+    let ended = two.call("terminal_session", read);
+    assert!(text_of(&ended).contains("exited with code 7"), "{ended}");
+    one.leave();
+    // Longer than a front may take to reconnect.
+    let none = two.call("read_messages", json!({"timeout_seconds": 7}));
+    assert!(text_of(&none).starts_with("No messages"), "{none}");
+    two.leave();
 }

@@ -163,6 +163,10 @@ fn session_that_ended_without_a_daemon_is_reported_once() {
     is_noted_as_seen(&abide);
     abide.kill_daemon();
     abide.start();
+    for session in [&received["session_id"], &json!(id)] {
+        let read = json!({"action": "read_output", "session_id": session});
+        call(&abide, "terminal_session", read);
+    }
     // Longer than a new daemon waits for reconnecting clients.
     let none = call(&abide, "read_messages", json!({"timeout_seconds": 3}));
     assert_eq!(none["messages"], json!([]), "{none}");

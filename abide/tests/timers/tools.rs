@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, look_for};
-use crate::{call, has_answered, id_of, mission, newest, refused};
+use crate::harness::{Abide, look_for, receive};
+use crate::{call, come_due, due, has_answered, id_of, mission, newest, refused};
 
 #[test]
 fn a_waiting_timer_answers_when_it_completes() {
@@ -512,4 +512,42 @@ fn list_rounds_times_as_the_read_of_one_timer_does() {
     let listed = call(&abide, "read_timer", json!({}));
     let line = format!("{id} mission paused: {progress}: m");
     assert_eq!(listed["text"], line);
+}
+
+#[test]
+fn key_of_another_timer_is_refused() {
+    let abide = Abide::started();
+    let with = |purpose: &str, until: Value| json!({"total_duration": 600, "mission": purpose, "until": until, "idempotency_key": "k"});
+    let condition = json!({"file": "/nowhere/at/all"});
+    let first = call(&abide, "timer", with("m", condition.clone()));
+    let again = call(&abide, "timer", with("m", condition.clone()));
+    assert_eq!(again["timer_id"], first["timer_id"], "{again}");
+    let stop = json!({"timer_id": first["timer_id"]});
+    for state in ["running", "stopped"] {
+        for other in [with("other", condition.clone()), with("m", Value::Null)] {
+            let sentence = refused(&abide, "timer", other);
+            let used = "`idempotency_key` 'k' was used for another timer already";
+            assert!(sentence.starts_with(used), "{state}: {sentence}");
+        }
+        if state == "running" {
+            call(&abide, "stop_timer", stop.clone());
+        }
+    }
+}
+
+#[test]
+fn continued_mission_is_waited_for() {
+    let abide = Abide::started();
+    let due = due(&abide, "m");
+    let arguments = json!({"total_duration": 600, "mission": "m", "until": {"file": due}});
+    let timer = call(&abide, "timer", arguments)["timer_id"].clone();
+    let waiting = abide.begin("/v1/tools/timer", &json!({"timer_id": timer}));
+    look_for("the call that waits", || {
+        let timers = abide.get("/v1/timers");
+        (timers["timers"][0]["standing_by"] == true).then_some(())
+    });
+    come_due(&due);
+    let result = receive(waiting).expect("an answer").body;
+    assert_eq!(result["status"], "completed", "{result}");
+    assert_eq!(result["timeout"], false, "{result}");
 }

@@ -37,7 +37,7 @@ pub struct Question {
     pub cwd: String,
     /// Seconds without output after which the question was asked.
     pub idle: f64,
-    /// Seconds that the command had run then.
+    /// Seconds that the command had run then; in the output of `abide answer`, by now.
     pub running_for: f64,
     /// Last line of output.
     pub last_line: String,

@@ -82,6 +82,8 @@ pub struct Engine {
     went_back: Steady,
     /// Messages of this step that no call or subscriber has got yet.
     posted: Vec<(Agent, u64)>,
+    /// Messages that are held back until the alarm with their number.
+    held_back: BTreeMap<u64, Agent>,
 
     // What is not durable yet.
     /// Calls about timers and messages whose answers depend on changes that are not durable yet.
@@ -105,6 +107,7 @@ enum Alarm {
     Overdue(SessionId),
     Expired(QuestionId),
     PageExpected,
+    HeldBack(u64),
 }
 
 /// One call of [`Engine::step`]: the time, and the effects so far.
@@ -177,6 +180,7 @@ impl Engine {
             adopted: Adopted::default(),
             went_back: Steady::default(),
             posted: Vec::new(),
+            held_back: BTreeMap::new(),
             uncommitted_calls: UndoLog::default(),
             uncommitted_events: UndoLog::default(),
             events_to_retry: Vec::new(),
@@ -380,6 +384,7 @@ impl Engine {
                 Alarm::Overdue(session) => self.overdue(step, session),
                 Alarm::Expired(question) => self.held_expired(step, question),
                 Alarm::PageExpected => self.release_all_stranded(step),
+                Alarm::HeldBack(message) => self.held_back_due(message),
             }
         }
         self.timers_due(step);

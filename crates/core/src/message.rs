@@ -112,6 +112,8 @@ struct Entry {
     released: bool,
     /// The call whose answer carries the message. `None`: the message is unread.
     with: Option<CallId>,
+    /// Other conversations whose results have reported the subject: the message is not for them.
+    known_to: BTreeSet<Conversation>,
 }
 
 /// A call that waits for a message.
@@ -148,10 +150,10 @@ impl ReadRule<'_> {
         }
     }
 
-    /// Returns whether the reader may read this message.
+    /// Returns whether the message is for this reader, who may read it.
     fn allows(self, recipient: &Recipient, entry: &Entry) -> bool {
-        self.released(recipient, entry.conversation.as_ref())
-            .has(entry.made)
+        let released = self.released(recipient, entry.conversation.as_ref());
+        released.has(entry.made) && !entry.is_known_to(recipient)
     }
 }
 
@@ -201,6 +203,7 @@ impl Outbox {
                 repeated: message.delivery_begun,
                 released: false,
                 with: None,
+                known_to: BTreeSet::new(),
             };
             let known = self.boxes.get(&message.agent);
             match known.and_then(|all| all.get(&message.number)) {
@@ -309,6 +312,7 @@ impl Outbox {
             repeated: false,
             released: false,
             with: None,
+            known_to: BTreeSet::new(),
         };
         self.put(agent, number, Some(entry));
         Some((self.id(number), number))
@@ -345,7 +349,7 @@ impl Outbox {
         let mut unread = BTreeSet::new();
         for (conversation, numbers) in self.of.get(&recipient.agent).into_iter().flatten() {
             let released = rule.released(recipient, conversation.as_ref());
-            let readable = self.readable(&recipient.agent, numbers, released);
+            let readable = self.readable_by(recipient, numbers, released);
             let new =
                 |number: &u64| self.is_unread(&recipient.agent, *number) && !known.contains(number);
             unread.extend(readable.filter(new).take(most));
@@ -463,10 +467,11 @@ impl Outbox {
     pub fn unread(&self, recipient: &Recipient, rule: ReadRule<'_>) -> usize {
         let of = self.of.get(&recipient.agent).into_iter().flatten();
         let all = of.map(|(conversation, numbers)| {
+            let is_own = conversation.is_none() || *conversation == recipient.conversation;
             match rule.released(recipient, conversation.as_ref()) {
-                Released::All => numbers.len(),
+                Released::All if is_own => numbers.len(),
                 Released::Nothing => 0,
-                some => self.readable(&recipient.agent, numbers, some).count(),
+                some => self.readable_by(recipient, numbers, some).count(),
             }
         });
         let all: usize = all.sum();
@@ -664,6 +669,7 @@ impl Outbox {
     }
 }
 
+mod known;
 mod release;
 #[cfg(test)]
 mod tests;

@@ -208,7 +208,7 @@ pub struct Ending {
 
 impl Ending {
     /// Returns whether the command failed by itself, or by what its sandbox does not let it do.
-    fn is_failure(&self) -> bool {
+    pub fn is_failure(&self) -> bool {
         let on_purpose = self.end.is_kill() && self.end != End::Sandbox;
         self.exit != Some(Exit::Code(0)) && !on_purpose
     }

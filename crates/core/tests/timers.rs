@@ -363,6 +363,11 @@ fn request(words: &mut Words) -> Result<Request, String> {
             key: None,
             approval: None,
         }),
+        "watch" => Request::Join {
+            session: words.session()?,
+            asking: Asking::Never,
+            standby: None,
+        },
         "try" => {
             let timer = timer(words)?;
             Request::Try(Try {
@@ -408,9 +413,13 @@ fn timer(words: &mut Words) -> Result<TimerId, String> {
 }
 
 fn known(words: &mut Words) -> Result<Option<About>, String> {
-    let name = words.value("known");
-    let timer = name.map(|name| timer_named(&name)).transpose()?;
-    Ok(timer.map(About::Timer))
+    let Some(name) = words.value("known") else {
+        return Ok(None);
+    };
+    Ok(Some(match name.strip_prefix('s') {
+        Some(number) => About::Session(SessionId::from_bits(parse(number)?)),
+        None => About::Timer(timer_named(&name)?),
+    }))
 }
 
 /// Timer with a name such as `t1`.
@@ -475,6 +484,7 @@ fn recorded(record: &timer::Record) -> String {
         timer::Record::Ended { number, status, .. } => {
             format!("t{} {}", number + 1, status.as_str())
         }
+        timer::Record::Checked { number, .. } => format!("t{} checked", number + 1),
         timer::Record::Acted { number, key } => format!("t{} done by {}", number + 1, key.0),
         timer::Record::Anchored(anchor) => {
             let (sign, by) = (anchor.wall_offset < 0, anchor.wall_offset.unsigned_abs());

@@ -478,7 +478,9 @@ impl World {
                     assert_eq!(truth.elapsed, truth.total, "{id} came early");
                 }
             }
-            timer::Record::Acted { .. } | timer::Record::Anchored(_) => {}
+            timer::Record::Checked { .. }
+            | timer::Record::Acted { .. }
+            | timer::Record::Anchored(_) => {}
         }
     }
 

@@ -1,22 +1,27 @@
 //! Sessions of an agent that could open a port for which it waits. Each running one may, so it keeps the wait open. Only
-//! the end of a server ends the wait: a session of the same conversation that ran when the wait began, of whose failure
-//! that had not been told by then, or that was left running since. A command whose ending is returned to its call is no
-//! server: the agent, or another conversation of it, works on while a timer runs.
+//! the failure of a server ends the wait: a session of the same conversation that ran when the wait began, of whose
+//! failure that had not been told by then, or that was left running since. A command whose ending is returned to its call,
+//! or that is started with a limit during the wait, is no server: the agent, or another conversation of it, works on while
+//! a timer runs. A session that exits with code 0 has done its work, which may be to start the server elsewhere, and one
+//! that is ended on purpose says nothing about the port. The exit codes of background processes are not known: all count
+//! as failures.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use abide_core::session::Phase;
+use abide_core::session::{Phase, StartedBy};
 use abide_core::{Agent, Conversation, SessionId, Wall};
 
 use super::SessionView;
 
-/// Candidates that are running, and the server that ended last.
+/// Candidates that are running, and the server that failed last.
 pub(super) struct Candidates {
     agent: Agent,
     conversation: Option<Conversation>,
     since: Wall,
     alive: BTreeSet<SessionId>,
+    /// Those of them of which only background processes are left.
+    leftover: BTreeSet<SessionId>,
     last: Option<Arc<SessionView>>,
 }
 
@@ -28,12 +33,13 @@ impl Candidates {
             conversation,
             since,
             alive: BTreeSet::new(),
+            leftover: BTreeSet::new(),
             last: None,
         }
     }
 
-    /// Server that ended last, if no candidate is left.
-    pub fn last_ended(&self) -> Option<&SessionView> {
+    /// Server that failed last, if no candidate is left.
+    pub fn last_failed(&self) -> Option<&SessionView> {
         self.last.as_deref().filter(|_| self.alive.is_empty())
     }
 
@@ -53,8 +59,12 @@ impl Candidates {
             return;
         }
         match state.phase {
-            Phase::Starting | Phase::Running { .. } | Phase::Leftover { .. } => {
+            Phase::Starting | Phase::Running { .. } => {
                 self.alive.insert(view.id);
+            }
+            Phase::Leftover { .. } => {
+                self.alive.insert(view.id);
+                self.leftover.insert(view.id);
             }
             Phase::Ended { .. } | Phase::Failed { .. } => {
                 let ran = self.alive.remove(&view.id)
@@ -62,8 +72,15 @@ impl Candidates {
                 // Only `terminal_session` starts sessions without limits. A session with one was left running if no
                 // call returned its end.
                 let has_limit = view.deadline.is_some() || state.idle.is_some();
-                let is_server = state.unattended || (state.created <= self.since && !has_limit);
-                if ran && is_server && state.conversation == self.conversation {
+                let is_early = state.created <= self.since;
+                let is_server = match has_limit {
+                    true => is_early && state.unattended,
+                    false => is_early || state.unattended,
+                };
+                let is_own =
+                    state.started_by == StartedBy::Call && state.conversation == self.conversation;
+                let has_failed = has_failed(&view) || self.leftover.remove(&view.id);
+                if ran && is_server && is_own && has_failed {
                     self.last = Some(view);
                 }
             }
@@ -73,6 +90,11 @@ impl Candidates {
     pub fn forget(&mut self, id: SessionId) {
         self.alive.remove(&id);
     }
+}
+
+fn has_failed(view: &SessionView) -> bool {
+    let is_failure = view.ending().map(|ending| ending.is_failure());
+    is_failure.unwrap_or(matches!(view.state.phase, Phase::Failed { .. }))
 }
 
 /// Time at which the end of a session's command was heard, else its end: a command that has ended when the wait begins,
@@ -85,8 +107,7 @@ fn ended_at(view: &SessionView) -> Option<Wall> {
 
 #[cfg(test)]
 mod tests {
-    use abide_core::session::StartedBy;
-    use abide_core::{Millis, Mono, TimerId};
+    use abide_core::{End, Exit, Millis, Mono, TimerId};
 
     use super::*;
 
@@ -115,7 +136,7 @@ mod tests {
         for view in views {
             candidates.update(Arc::new(view));
         }
-        let last = candidates.last_ended()?;
+        let last = candidates.last_failed()?;
         Some(last.id.0.bits())
     }
 
@@ -156,6 +177,56 @@ mod tests {
             let left = limited(has_deadline).map(unattended);
             assert_eq!(last_after(left), Some(1));
         }
+    }
+
+    #[test]
+    fn session_that_succeeded_or_was_ended_on_purpose_does_not_count() {
+        let over = |exit, end| {
+            let ending = abide_core::Ending {
+                exit: Some(exit),
+                end,
+                duration: Millis(2_000),
+                bytes: 0,
+                dropped: 0,
+            };
+            let phase = Phase::Ended { ending };
+            SessionView::of_test(SessionId::from_bits(1), Wall(9_000), phase)
+        };
+        for (exit, end) in [
+            (Exit::Code(0), End::Exited),
+            (Exit::Signal(9), End::Agent),
+            (Exit::Signal(15), End::Inactivity),
+        ] {
+            assert_eq!(last_after([runs(1, 9_000), over(exit, end)]), None);
+        }
+        let killed = over(Exit::Signal(11), End::Signaled);
+        assert_eq!(last_after([runs(1, 9_000), killed]), Some(1));
+        // A server in the background of a command that succeeded.
+        let done = over(Exit::Code(0), End::Exited);
+        let mut left = done.clone();
+        if let Phase::Ended { ending } = done.state.phase.clone() {
+            left.state.phase = Phase::Leftover { ending };
+        }
+        assert_eq!(last_after([left, done]), Some(1));
+    }
+
+    #[test]
+    fn session_of_a_person_does_not_count() {
+        let by_person = |mut view: SessionView| {
+            view.state.started_by = StartedBy::Person;
+            view
+        };
+        let all = [runs(1, 9_000), ended(1, 9_000, 2_000)].map(by_person);
+        assert_eq!(last_after(all), None);
+    }
+
+    #[test]
+    fn command_with_a_limit_that_was_started_later_does_not_count() {
+        let limited = [runs(1, 11_000), ended(1, 11_000, 5)].map(|mut view| {
+            view.deadline = Some(Millis(100_000));
+            unattended(view)
+        });
+        assert_eq!(last_after(limited), None);
     }
 
     #[test]
@@ -201,7 +272,7 @@ mod tests {
         let mut candidates = Candidates::new(Agent("ann".into()), None, SINCE);
         let all = [ended(1, 9_000, 4_000), ended(2, 9_500, 2_000)];
         candidates.update_all(all.map(Arc::new).to_vec());
-        let last = candidates.last_ended().expect("none is left");
+        let last = candidates.last_failed().expect("none is left");
         assert_eq!(last.id, SessionId::from_bits(1));
     }
 }

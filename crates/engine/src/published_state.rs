@@ -198,6 +198,16 @@ impl PublishedState {
         held.next().map(|question| question.state.session())
     }
 
+    /// Returns whether a session is a command of this agent that waits for the answer of a person. `None`: of any agent.
+    pub fn is_held(&self, session: SessionId, agent: Option<&Agent>) -> bool {
+        let questions = lock(&self.questions);
+        questions.values().any(|question| {
+            let held = question.state.held();
+            let own = held.is_some_and(|held| agent.is_none_or(|agent| *agent == held.agent));
+            own && question.state.session() == session
+        })
+    }
+
     pub fn question(&self, id: QuestionId) -> Option<Arc<QuestionView>> {
         lock(&self.questions).get(&id).cloned()
     }

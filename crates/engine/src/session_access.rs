@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use abide_core::fleet::MachineId;
+use abide_core::held::NotStarted;
 use abide_core::request::Caller;
-use abide_core::session::{Exit, Phase};
+use abide_core::session::Phase;
+use abide_core::wait::Asking;
 use abide_core::{Agent, Millis, Outcome, Request, SessionId, TimerId, Try, Wall};
 use futures_util::future::BoxFuture;
 use tokio::sync::broadcast::Receiver;
@@ -28,6 +30,31 @@ pub(super) struct SessionAccess(pub Handle);
 impl Sessions for SessionAccess {
     fn try_observed(&self, timer: TimerId) {
         self.0.published().timer_changed(timer);
+    }
+
+    fn started(&self, session: SessionId) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            // A call waits for an answer for a limited time.
+            loop {
+                if self.0.published().session(session).is_some() {
+                    return Ok(());
+                }
+                let request = Request::JoinStart {
+                    session,
+                    asking: Asking::Never,
+                    standby: None,
+                };
+                let pending = self.0.call(Caller::PERSON, request, None).await;
+                match pending.done().await {
+                    Some(Outcome::NotStarted(.., NotStarted::Held(_))) => {}
+                    Some(Outcome::NotStarted(.., why)) => return Err(not_started(&why)),
+                    // Whether it is known is for the caller to see.
+                    Some(_) => return Ok(()),
+                    // The daemon is stopping.
+                    None => return std::future::pending().await,
+                }
+            }
+        })
     }
 
     fn ended(&self, session: SessionId) -> BoxFuture<'_, Option<String>> {
@@ -121,14 +148,14 @@ struct CandidateFollower {
 }
 
 impl PortCandidates for CandidateFollower {
-    fn all_ended(&mut self) -> BoxFuture<'_, SessionEnd> {
+    fn all_failed(&mut self) -> BoxFuture<'_, SessionEnd> {
         Box::pin(async move {
             // Changes that are queued already come first.
             while let Ok(change) = self.changes.try_recv().map(Some).or_else(lagged_as_none) {
                 self.apply(change);
             }
             loop {
-                if let Some(last) = self.candidates.last_ended() {
+                if let Some(last) = self.candidates.last_failed() {
                     return self.access.end_of(last);
                 }
                 match self.changes.recv().await {
@@ -215,14 +242,23 @@ impl SessionAccess {
     }
 
     fn end_of(&self, view: &SessionView) -> SessionEnd {
-        let exit = view.ending().and_then(|ending| ending.exit);
         SessionEnd {
             session: view.id,
             command: short_command(&self.0, view),
-            failed: exit != Some(Exit::Code(0)),
             how: end_text(view).unwrap_or_else(|| "its output is closed".into()),
             last_lines: last_lines(&self.0, view),
         }
+    }
+}
+
+/// Reason why a command was not started, as text.
+fn not_started(why: &NotStarted) -> String {
+    match why {
+        NotStarted::Held(_) => "a person has not answered yet".into(),
+        NotStarted::Declined(None) => "a person said no".into(),
+        NotStarted::Declined(Some(words)) => format!("a person said no: {words}"),
+        NotStarted::Expired => "nobody answered within a day".into(),
+        NotStarted::Withdrawn => "its call was interrupted".into(),
     }
 }
 

@@ -95,7 +95,9 @@ impl ActionRunner {
             "{}  {}{}{}  age {}  last activity {} ago  {of}{command}",
             view.id,
             state.as_str(),
-            ending(view).map_or_else(String::new, |how| format!(" ({how})")),
+            ending(view).map_or_else(String::new, |how| {
+                format!(" ({})", self.mask(view, how))
+            }),
             if view.damage.is_some() {
                 " (damaged record)"
             } else {
@@ -115,7 +117,7 @@ impl ActionRunner {
             age: Millis(age).as_secs_f64(),
             last_activity: Millis(idle).as_secs_f64(),
             agent: view.state.agent.0.to_string(),
-            cwd: view.cwd.to_string_lossy().into_owned(),
+            cwd: self.mask(view, view.cwd.to_string_lossy().into_owned()),
             pty: view.pty,
             exit_code: exit(view).and_then(code_of),
             signal: exit(view).and_then(signal_of),

@@ -14,6 +14,7 @@ impl Engine {
         let told = |entry: &&mut SessionState| !entry.session.started_by.is_try();
         if let Some(entry) = self.sessions.get_mut(&id).filter(over).filter(told) {
             entry.ending_undelivered = true;
+            entry.answers_to_owner = 0;
             let until = self.take_up_until.max(step.now.mono);
             self.alarms.insert((until, Alarm::EndingUndelivered(id)));
         }
@@ -42,6 +43,7 @@ impl Engine {
             return;
         };
         if core::mem::take(&mut entry.ending_undelivered) {
+            entry.session.unattended = true;
             let agent = entry.session.agent.clone();
             let conversation = entry.session.conversation.clone();
             self.post_session_ended(step, agent, conversation, id);

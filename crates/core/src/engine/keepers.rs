@@ -121,10 +121,14 @@ impl Engine {
         if !is_awaited && entry.found && step.now.mono < self.take_up_until {
             self.schedule_ending_message(step, id);
         }
+        let is_for_timer = self.is_awaited_by_timer(step.now, id, &agent);
         self.phase_changed(step, id);
         self.mark_awaited_ending(id);
         if !is_awaited && !self.is_ending_undelivered(id) {
             self.post_session_ended(step, agent, conversation, id);
+            if is_for_timer {
+                self.hold_back_posted(step);
+            }
         }
         self.try_exited(step, id);
     }

@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::generations::{UncommittedCall, UncommittedEvent};
-use super::{Engine, Step};
+use super::{Alarm, Engine, Step};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, SessionId};
 use crate::limit;
@@ -14,7 +14,7 @@ use crate::request::{Caller, Refusal};
 use crate::session::StartedBy;
 use crate::time::{Millis, Now, Steady, Wall};
 use crate::timer;
-use crate::wait::Outcome;
+use crate::wait::{Outcome, Wait};
 use crate::wake;
 
 impl Engine {
@@ -152,6 +152,41 @@ impl Engine {
         }
     }
 
+    /// Returns whether the answer of a call may soon tell the ending of a session: a condition waits for the session, and
+    /// a call of the agent stands by on a timer with a condition.
+    pub(super) fn is_awaited_by_timer(&self, now: Now, session: SessionId, agent: &Agent) -> bool {
+        let Some(entry) = self.sessions.get(&session) else {
+            return false;
+        };
+        let is_probe = |wait: &Wait| !wait.for_owner && !wait.asking.asks() && wait.until.is_none();
+        let mut waits = entry.waits.iter().filter_map(|call| self.waits.get(call));
+        let caller = Some(agent.clone());
+        let is_conditional = |number| {
+            let found = self.timers.find(&caller, self.timers.id_of(number));
+            let Ok(timer::Found::Live(slot)) = found else {
+                return false;
+            };
+            let timer = self.timers.view(now, slot);
+            timer.is_some_and(|timer| timer.conditional)
+        };
+        waits.any(is_probe) && self.standby_calls.timers().any(is_conditional)
+    }
+
+    /// Holds back the messages of this step for [`limit::TIMER_FIRST`]: what an answer has told by then is not told
+    /// again.
+    pub(super) fn hold_back_posted(&mut self, step: &Step<'_>) {
+        let until = step.now.mono + limit::TIMER_FIRST;
+        for (agent, number) in core::mem::take(&mut self.posted) {
+            self.held_back.insert(number, agent);
+            self.alarms.insert((until, Alarm::HeldBack(number)));
+        }
+    }
+
+    pub(super) fn held_back_due(&mut self, number: u64) {
+        let agent = self.held_back.remove(&number);
+        self.posted.extend(agent.map(|agent| (agent, number)));
+    }
+
     /// Answers waiting calls until one of them has taken the message. Returns `false` if no waiting call may read it.
     fn tell_readers(&mut self, step: &mut Step<'_>, agent: &Agent, number: u64) -> bool {
         while self.outbox.is_unread(agent, number) {
@@ -280,6 +315,11 @@ impl Engine {
             conversation: caller.conversation,
         };
         let most = most.min(limit::MESSAGES_AT_ONCE);
+        let rule = ReadRule {
+            now: self.timers.steady(step.now),
+            conversations: &self.conversations,
+        };
+        self.outbox.note_known(&recipient, known, rule);
         if standby.0 == 0 || self.outbox.unread(&recipient, self.rule(step.now)) > 0 {
             if self.reply_with_messages(step, &recipient, call, most, known) {
                 self.uncommitted_calls.push(UncommittedCall::Change(call));

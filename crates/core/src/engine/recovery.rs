@@ -26,6 +26,8 @@ impl Engine {
         entry.found = true;
         entry.idle_counts_from = step.now.mono;
         entry.last_use = step.now.mono;
+        // An ending that nothing has reported is announced by `Event::EndingUndelivered`.
+        entry.answers_to_owner = usize::from(entry.session.phase.ending().is_some());
         if let Phase::Running { ending, .. } = entry.session.phase {
             entry.kill_reason = ending;
         }

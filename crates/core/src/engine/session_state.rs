@@ -39,7 +39,8 @@ pub(super) struct SessionState {
     pub found: bool,
     /// The session has ended, and no call or message has reported that yet.
     pub ending_undelivered: bool,
-    /// Number of answers that reported the ending to the owner, without those that were lost.
+    /// Number of answers that reported the ending to the owner, without those that were lost. What an earlier daemon
+    /// has reported counts as one.
     pub answers_to_owner: usize,
     /// Deadline with which the session is started, from its start on.
     pub limit: Option<Millis>,

@@ -34,7 +34,7 @@ impl Engine {
         self.uncommitted_calls
             .push(match request.changes_something() {
                 true => UncommittedCall::Change(call),
-                false => UncommittedCall::Read(call, caller.clone(), request.clone()),
+                false => UncommittedCall::Read(call, caller.clone(), request.again()),
             });
         let Caller {
             agent: caller,
@@ -84,7 +84,7 @@ impl Engine {
                     Found::Ended(timer) => timer,
                     Found::Live(slot) => {
                         if asks {
-                            self.timers.touch(step.now, slot);
+                            self.checked(step, slot);
                         }
                         self.view(step.now, slot, timer)?
                     }
@@ -110,6 +110,15 @@ impl Engine {
                     .filter_map(|id| self.observe(step.now, &caller, *id))
                     .collect();
                 step.reply(call, Outcome::TimersObserved(seen));
+                Ok(())
+            }
+            Request::Keyed { key } => {
+                let found = match self.timers.keyed(&maker(caller), &key) {
+                    Some(Found::Live(slot)) => self.timers.view(step.now, slot),
+                    Some(Found::Ended(timer)) => Some(timer),
+                    None => None,
+                };
+                step.reply(call, Outcome::Timers(found.into_iter().collect()));
                 Ok(())
             }
             Request::Count => {
@@ -281,21 +290,10 @@ impl Engine {
         self.has_room_to_wait()?;
         self.timers.continue_with(step.now, slot, remaining)?;
         let timer = self.view(step.now, slot, self.timers.id(slot))?;
-        let returns_at_once = timer.kind == Kind::Mission && standby.is_none();
         // The record states a standby of at most the remaining time, which is also the default.
         let fitted = standby.unwrap_or(timer.remaining).min(timer.remaining);
-        self.changed(
-            step,
-            slot,
-            (!returns_at_once).then_some(fitted),
-            Change::Continued,
-            None,
-        );
-        if returns_at_once {
-            answer(step, call, timer.clone(), Why::Made);
-        } else {
-            self.stand_by(step.now, call, &timer, standby, client_limit);
-        }
+        self.changed(step, slot, Some(fitted), Change::Continued, None);
+        self.stand_by(step.now, call, &timer, standby, client_limit);
         Ok(timer)
     }
 
@@ -366,6 +364,16 @@ impl Engine {
         }
         for call in self.standby_calls.release(timer.number) {
             answer(step, call, timer.clone(), Why::Interrupted(act));
+        }
+    }
+
+    /// Notes that the agent asked for a timer.
+    fn checked(&mut self, step: &mut Step<'_>, slot: u64) {
+        self.timers.touch(step.now, slot);
+        if let Some(timer) = self.timers.view(step.now, slot) {
+            let (number, at) = (timer.number, timer.checked);
+            let checked = timer::Record::Checked { number, at };
+            step.push(Effect::Record(Record::Timer(checked)));
         }
     }
 

@@ -57,6 +57,11 @@ pub enum Request {
         /// The timers; unknown ones are left out of the answer.
         timers: Vec<TimerId>,
     },
+    /// Find the timer that an earlier call of the agent has created with this idempotency key.
+    Keyed {
+        /// The key.
+        key: Key,
+    },
     /// Count the timers that have not ended.
     Count,
 }
@@ -69,9 +74,22 @@ impl Request {
             | Request::CreateMany(_)
             | Request::Continue { .. }
             | Request::Act { .. } => true,
-            Request::Read { .. } | Request::List { .. } | Request::See { .. } | Request::Count => {
-                false
-            }
+            Request::Read { .. }
+            | Request::List { .. }
+            | Request::See { .. }
+            | Request::Keyed { .. }
+            | Request::Count => false,
+        }
+    }
+
+    /// The same request when it is answered again because its first answer could not be recorded: it records nothing.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Request::Read { timer, .. } => Request::Read {
+                asks: false,
+                timer: *timer,
+            },
+            other => other.clone(),
         }
     }
 }

@@ -40,6 +40,11 @@ impl StandbyCalls {
         self.by_timer.range(range).next().is_some()
     }
 
+    /// Numbers of the timers on which calls stand by.
+    pub fn timers(&self) -> impl Iterator<Item = u64> {
+        self.by_timer.iter().map(|(number, _)| *number)
+    }
+
     pub fn enter(&mut self, call: CallId, standby: Standby) {
         self.undo.push((call, None));
         self.put(call, standby);

@@ -48,6 +48,8 @@ pub(crate) struct Timers {
     anchored: Anchored,
     /// Set after a failed commit: no timer completes before this time.
     held_until: Option<Steady>,
+    /// Time until which conditions are looked at before timers that came due without a daemon complete by time.
+    first_look_until: Steady,
 }
 
 /// Number below 2^48 in six bytes: enough for nine thousand years in milliseconds.
@@ -81,6 +83,8 @@ const BACKGROUND: u16 = 2;
 const PAUSED: u16 = 4;
 const CONDITIONAL: u16 = 8;
 const ADOPTED: u16 = 16;
+/// Loaded at the start with a condition, which nothing has looked at for some time.
+const UNCHECKED: u16 = 32;
 
 impl Entry {
     fn is(self, flag: u16) -> bool {
@@ -93,14 +97,6 @@ impl Entry {
         } else {
             self.flags & !flag
         };
-    }
-
-    /// Time at which something happens. The times of two machines differ, so an adopted timer waits longer.
-    fn queued_at(self) -> u64 {
-        match self.is(ADOPTED) {
-            true => self.at.get().saturating_add(ADOPTED_GRACE.0),
-            false => self.at.get(),
-        }
     }
 
     fn wait_mode(self) -> WaitMode {
@@ -171,6 +167,7 @@ impl Timers {
         self.anchor = Anchor::at_start(anchor, boot_id, now);
         self.anchored = Anchored::Gathering;
         self.numbers.set(numbers);
+        self.first_look_until = self.steady(now) + limit::FIRST_LOOK;
         self.load(kept, Origin::Home);
         self.anchor
     }
@@ -490,7 +487,8 @@ impl Timers {
         if self.paused.contains_key(&slot) {
             return None;
         }
-        let late = Millis(0);
+        let due = Steady(self.live.get(&slot)?.at.get());
+        let late = self.steady(now).since(due);
         self.end(now, slot, Status::Completed { by, late }).ok()
     }
 
@@ -523,7 +521,7 @@ impl Timers {
         let Ok(Found::Live(slot)) = self.find(&None, self.id_of(number)) else {
             return false;
         };
-        let due = |entry: &Entry| Steady(entry.queued_at()) < steady;
+        let due = |entry: &Entry| Steady(self.queued_at(*entry)) < steady;
         !held && !self.paused.contains_key(&slot) && self.live.get(&slot).is_some_and(due)
     }
 
@@ -609,14 +607,27 @@ impl Timers {
 
     fn restore(&mut self, slot: Slot, entry: Option<(Entry, Option<u64>)>) {
         if let Some(old) = self.live.remove(&slot) {
-            self.queue.remove(&(old.queued_at(), slot));
+            self.queue.remove(&(self.queued_at(old), slot));
             self.paused.remove(&slot);
         }
         let Some((entry, left)) = entry else { return };
-        self.queue.insert((entry.queued_at(), slot));
+        self.queue.insert((self.queued_at(entry), slot));
         self.live.insert(slot, entry);
         if let Some(left) = left {
             self.paused.insert(slot, left);
+        }
+    }
+
+    /// Time at which something happens. The times of two machines differ, so an adopted timer waits longer, and a
+    /// condition is looked at before its timer completes by time.
+    fn queued_at(&self, entry: Entry) -> u64 {
+        let at = entry.at.get();
+        if entry.is(ADOPTED) {
+            at.saturating_add(ADOPTED_GRACE.0)
+        } else if entry.is(UNCHECKED) {
+            at.max(self.first_look_until.0)
+        } else {
+            at
         }
     }
 

@@ -57,6 +57,9 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
         "lost" => Event::AnswerLost {
             session: words.session()?,
         },
+        "undelivered" => Event::EndingUndelivered {
+            session: words.session()?,
+        },
         "gone" => Event::CallerGone {
             call: words.call()?,
         },

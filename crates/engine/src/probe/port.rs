@@ -25,7 +25,7 @@ pub(super) async fn until_open(
     let name = display_name(host, port);
     let local = is_local(host);
     let mut backoff = context.services.active.begin(local, every_ms);
-    let mut candidates = pin!(port_candidates::all_ended(port_candidates::follow(
+    let mut candidates = pin!(port_candidates::all_failed(port_candidates::follow(
         context, local
     )));
     let mut last = None;

@@ -1,15 +1,8 @@
-//! Sessions that could open a port on this machine. Only sessions of the waiting agent are known: if some of them ran
-//! and all have ended, the port will not open any more.
-
-use std::time::Duration;
+//! Sessions that could open a port on this machine. Only sessions of the waiting agent are known: if one of them
+//! failed and none is left, the port will not open any more.
 
 use super::session::{PortCandidates, SessionEnd};
 use super::{Impossible, ProbeContext};
-use crate::clock::pause;
-
-/// Extra time after a session that ended with code 0, which may have launched a server elsewhere, such as in a
-/// container.
-const LAUNCH_GRACE: Duration = Duration::from_secs(5);
 
 /// Follows the sessions that could open a port; `None`: nothing is known about such a port.
 pub(super) fn follow(context: ProbeContext<'_>, local: bool) -> Option<Box<dyn PortCandidates>> {
@@ -18,22 +11,12 @@ pub(super) fn follow(context: ProbeContext<'_>, local: bool) -> Option<Box<dyn P
     Some(sessions.port_candidates(context.owner, since))
 }
 
-/// Waits until no session is left that could open the port, and returns the last one.
-pub(super) async fn all_ended(candidates: Option<Box<dyn PortCandidates>>) -> SessionEnd {
-    let Some(mut candidates) = candidates else {
-        return std::future::pending().await;
-    };
-    let mut last = candidates.all_ended().await;
-    while !last.failed {
-        pause(LAUNCH_GRACE).await;
-        let now = candidates.all_ended().await;
-        let same = now.session == last.session;
-        last = now;
-        if same {
-            break;
-        }
+/// Waits until no session is left that could open the port, and returns the last one that failed.
+pub(super) async fn all_failed(candidates: Option<Box<dyn PortCandidates>>) -> SessionEnd {
+    match candidates {
+        Some(mut candidates) => candidates.all_failed().await,
+        None => std::future::pending().await,
     }
-    last
 }
 
 /// Reason why the port cannot open any more. `attempt`: the result of the last attempt.

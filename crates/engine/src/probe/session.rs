@@ -26,6 +26,8 @@ use abide_session::log::{Log, Piece, Pieces};
 
 /// Access to sessions.
 pub trait Sessions: Send + Sync {
+    /// Waits until a command that needs the approval of a person is started. Fails with the reason if it never will be.
+    fn started(&self, session: SessionId) -> BoxFuture<'_, Result<(), String>>;
     /// Waits until the leader has ended, and describes how. `None`: there is no such session.
     fn ended(&self, session: SessionId) -> BoxFuture<'_, Option<String>>;
     /// Waits until a session of another machine has ended or is lost, and describes how. `observe` is told what is known
@@ -77,8 +79,8 @@ impl ActiveSessions {
 
 /// Sessions that could open a port.
 pub trait PortCandidates: Send {
-    /// Waits until all of them have ended, and describes the last one. Never returns if there were none.
-    fn all_ended(&mut self) -> BoxFuture<'_, SessionEnd>;
+    /// Waits until none of them runs and a server has failed, and describes the last one that did.
+    fn all_failed(&mut self) -> BoxFuture<'_, SessionEnd>;
 }
 
 /// Result of one try of a command.
@@ -98,8 +100,6 @@ pub struct SessionEnd {
     pub session: SessionId,
     /// Command, on one line.
     pub command: String,
-    /// True unless it exited with code 0.
-    pub failed: bool,
     /// Description of the ending.
     pub how: String,
     /// Last lines of its output.
@@ -126,6 +126,13 @@ pub(super) async fn until_holds(
     let Some(sessions) = services.sessions.get() else {
         return std::future::pending().await;
     };
+    observations.set_if_empty(|| format!("{session} was not started yet"));
+    if let Err(why) = sessions.started(session).await {
+        return Err(Impossible {
+            reason: format!("{session} was not started: {why}"),
+            ended_sessions: Vec::new(),
+        });
+    }
     let _active = services.active_sessions.keep(session, &**sessions).await;
     match want {
         SessionCondition::Ended => {

@@ -30,7 +30,7 @@ pub(super) async fn until_answers(
     observations.set_if_empty(|| format!("{}: no answer yet", condition.url));
     let local = port::is_local(Some(&condition.host));
     let mut backoff = context.services.active.begin(local, condition.every_ms);
-    let mut candidates = pin!(port_candidates::all_ended(port_candidates::follow(
+    let mut candidates = pin!(port_candidates::all_failed(port_candidates::follow(
         context, local
     )));
     let mut last = None;

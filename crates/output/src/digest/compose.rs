@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::entry::{Amount, Entry, Shown};
 use super::fold::Folded;
 use super::select::Quote;
+use super::truncate::{self, Truncated};
 
 /// Maximum number of gaps that are noted in the part that is left out.
 const GAPS_MAX: usize = 8;
@@ -133,6 +134,22 @@ impl Composition<'_> {
         self.head_room += max_chars.saturating_sub(self.size());
     }
 
+    /// Start of an output that is one line, for a limit that has no room for a part of it and the note.
+    fn start_of_only_line(&self) -> Option<Shown> {
+        let [entry] = self.entries else { return None };
+        let Folded::Line(line) = &entry.what else {
+            return None;
+        };
+        if line.count > 1 || self.dropped.lines > 0 {
+            return None;
+        }
+        let Truncated { text, bytes } = truncate::start(&line.text, self.limit);
+        // With its newline, like every line that is shown.
+        let (lines, bytes) = (0, bytes + 1);
+        let shows = Amount { lines, bytes };
+        Some(Shown { text, shows })
+    }
+
     /// Text, what it leaves out, and that it is shortened.
     pub fn compose(self) -> (String, Amount, bool) {
         let mut left_out = self.all();
@@ -162,6 +179,13 @@ impl Composition<'_> {
             highlights = highlights.saturating_sub(1);
             note = self::note(left_out, self.hint, highlights > 0);
             note_at = note_at.min(lines.len());
+        }
+        if lines.is_empty()
+            && let Some(start) = self.start_of_only_line()
+        {
+            let mut left_out = self.all();
+            left_out.subtract(start.shows);
+            return (start.text, left_out, true);
         }
         let mut lines: Vec<String> = lines.into_iter().map(|line| line.text).collect();
         lines.insert(note_at, note);

@@ -22,6 +22,15 @@ impl Truncated {
     }
 }
 
+/// Truncates at the end, without a mark.
+pub fn start(text: &str, max_chars: usize) -> Truncated {
+    let text: String = text.chars().take(max_chars).collect();
+    Truncated {
+        bytes: output_bytes(&text),
+        text,
+    }
+}
+
 /// Truncates in the middle: two thirds of what is kept are the begin.
 pub fn middle(text: &str, omission: Option<Omission>, max_chars: usize) -> Truncated {
     let held = text.chars().count();

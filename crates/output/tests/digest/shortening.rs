@@ -68,6 +68,18 @@ fn omitted_bytes_are_counted_exactly_with_any_limit() {
     }
 }
 
+#[test]
+fn limit_without_room_for_the_note_shows_the_start_of_a_single_line() {
+    let input = novel(300).replace('\n', ", ");
+    for limit in [1, 20, 100, 120] {
+        let digested = digest(input.as_bytes(), &limits(limit));
+        assert_eq!(digested.text, input[..limit]);
+        let left_out = (input.len() - limit) as u64;
+        assert_eq!(digested.bytes_left_out, left_out, "{limit}");
+        assert!(digested.shortened, "{limit}");
+    }
+}
+
 /// Lines of source code, each different from all others.
 fn code(lines: usize) -> String {
     novel(lines)

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use super::{
     ADOPTED, AGENT_MASK, BACKGROUND, CONDITIONAL, Entry, Found, MISSION, Origin, PAUSED, Short,
-    Slot, Timers, Undo, number, slot,
+    Slot, Timers, UNCHECKED, Undo, number, slot,
 };
 use crate::limit;
 use crate::time::{Now, Steady};
@@ -37,6 +37,8 @@ impl Timers {
             flags |= u16::from(matches!(timer.state.countdown, Countdown::Paused { .. })) * PAUSED;
             flags |= u16::from(timer.conditional) * CONDITIONAL;
             flags |= u16::from(origin == Origin::Adopted) * ADOPTED;
+            let is_probed = matches!(timer.state.countdown, Countdown::Running { .. });
+            flags |= u16::from(timer.conditional && is_probed) * UNCHECKED;
             let entry = Entry {
                 total: Short::new(timer.state.total.0),
                 at: Short::new(at.0),
@@ -51,7 +53,7 @@ impl Timers {
                 self.conversations.insert(slot, conversation);
             }
             live.push((slot, entry));
-            queue.push((entry.queued_at(), slot));
+            queue.push((self.queued_at(entry), slot));
             self.numbers.skip(timer.number);
         }
         // Collecting a sorted list is much faster than inserting its entries.
