@@ -243,8 +243,6 @@ pub enum Record {
         checked: Wall,
         at: Wall,
     },
-    /// The agent or a person asked for the timer.
-    Checked { number: u64, at: Wall },
     /// The call with this idempotency key has changed the timer.
     Acted { number: u64, key: Key },
     /// The anchor between timers and clocks has changed.

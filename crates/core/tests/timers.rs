@@ -484,7 +484,6 @@ fn recorded(record: &timer::Record) -> String {
         timer::Record::Ended { number, status, .. } => {
             format!("t{} {}", number + 1, status.as_str())
         }
-        timer::Record::Checked { number, .. } => format!("t{} checked", number + 1),
         timer::Record::Acted { number, key } => format!("t{} done by {}", number + 1, key.0),
         timer::Record::Anchored(anchor) => {
             let (sign, by) = (anchor.wall_offset < 0, anchor.wall_offset.unsigned_abs());

@@ -34,7 +34,7 @@ impl Engine {
         self.uncommitted_calls
             .push(match request.changes_something() {
                 true => UncommittedCall::Change(call),
-                false => UncommittedCall::Read(call, caller.clone(), request.again()),
+                false => UncommittedCall::Read(call, caller.clone(), request.clone()),
             });
         let Caller {
             agent: caller,
@@ -84,7 +84,7 @@ impl Engine {
                     Found::Ended(timer) => timer,
                     Found::Live(slot) => {
                         if asks {
-                            self.checked(step, slot);
+                            self.timers.touch(step.now, slot);
                         }
                         self.view(step.now, slot, timer)?
                     }
@@ -364,16 +364,6 @@ impl Engine {
         }
         for call in self.standby_calls.release(timer.number) {
             answer(step, call, timer.clone(), Why::Interrupted(act));
-        }
-    }
-
-    /// Notes that the agent asked for a timer.
-    fn checked(&mut self, step: &mut Step<'_>, slot: u64) {
-        self.timers.touch(step.now, slot);
-        if let Some(timer) = self.timers.view(step.now, slot) {
-            let (number, at) = (timer.number, timer.checked);
-            let checked = timer::Record::Checked { number, at };
-            step.push(Effect::Record(Record::Timer(checked)));
         }
     }
 

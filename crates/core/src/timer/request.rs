@@ -81,17 +81,6 @@ impl Request {
             | Request::Count => false,
         }
     }
-
-    /// The same request when it is answered again because its first answer could not be recorded: it records nothing.
-    pub(crate) fn again(&self) -> Self {
-        match self {
-            Request::Read { timer, .. } => Request::Read {
-                asks: false,
-                timer: *timer,
-            },
-            other => other.clone(),
-        }
-    }
 }
 
 /// Timer to be created.

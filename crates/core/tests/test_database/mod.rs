@@ -94,10 +94,6 @@ impl TestDatabase {
                 row.ended_times += 1;
                 assert_eq!(row.ended_times, 1, "timer {number} ended twice");
             }
-            timer::Record::Checked { number, at } => {
-                let row = self.timers.get_mut(number).expect("a timer that was made");
-                row.kept.checked = *at;
-            }
             timer::Record::Acted { .. } => {}
             timer::Record::Anchored(anchor) => self.anchor = Some(*anchor),
         }

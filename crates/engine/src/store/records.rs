@@ -391,9 +391,6 @@ pub(super) trait RecordRows {
                     ],
                 );
             }
-            timer::Record::Checked { number, at } => {
-                self.change_numbered("timer", *number, ("checked_ms", at.0.into()));
-            }
             timer::Record::Acted { number, key } => {
                 self.change_numbered("timer", *number, ("acted", key.0.as_ref().into()));
             }

@@ -174,11 +174,7 @@ pub(super) fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'
                 abide_core::held::Record::Declined { .. } => continue,
             },
             Record::Message(message::Record::Posted { .. } | message::Record::Released { .. })
-            | Record::Timer(
-                timer::Record::Checked { .. }
-                | timer::Record::Acted { .. }
-                | timer::Record::Anchored(_),
-            )
+            | Record::Timer(timer::Record::Acted { .. } | timer::Record::Anchored(_))
             | Record::Asked { .. } => continue,
         };
         crash_point(when(what));

@@ -151,7 +151,6 @@ impl Owned {
                 timer::Record::Created { .. } | timer::Record::Anchored(_) => None,
                 timer::Record::Changed { number, .. }
                 | timer::Record::Ended { number, .. }
-                | timer::Record::Checked { number, .. }
                 | timer::Record::Acted { number, .. } => Some(*number),
             },
             Record::Message(message::Record::Posted {
