@@ -242,7 +242,7 @@ fn is_expanded(node: Node<'_>) -> bool {
 }
 
 /// Visits all nodes in the order of the text.
-fn visit<'t>(root: Node<'t>, see: &mut impl FnMut(Node<'t>)) {
+pub(super) fn visit<'t>(root: Node<'t>, see: &mut impl FnMut(Node<'t>)) {
     let mut open = vec![root];
     while let Some(node) = open.pop() {
         see(node);
