@@ -390,6 +390,74 @@ fn d175_question_shows_hostile_text_with_signs() {
 }
 
 #[test]
+fn question_says_which_variables_and_input_the_call_gives() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        let token = format!("ghp_{}", "aB3d".repeat(9));
+        let arguments = json!({
+            "command": "touch x",
+            "env": {
+                "A": "1\n\u{202e}",
+                "API_PASSWORD": "correct-horse-battery",
+                "LD_PRELOAD": "/x.so",
+                "LONG": "y".repeat(300),
+            },
+            "stdin": format!("first\nsecond {token}"),
+        });
+        let (question, call) = asked(&engine, "shell", arguments).await;
+        let view = engine.handle.published().question(question).expect("open");
+        let text = tools::question_text(&view);
+        let fields = tools::question_fields(&view);
+        let why = fields.held.map(|held| held.why).unwrap_or_default();
+        for text in [&text, &why] {
+            for shown in [
+                "; it sets LD_PRELOAD=/x.so, A=1\\n\\u{202e}, API_PASSWORD=[masked:API_PASSWORD], LONG=yyy",
+                "y… (200 more characters)",
+                "; its input is \"first\\nsecond [masked:github_token]\"",
+            ] {
+                assert!(text.contains(shown), "{shown}: {text}");
+            }
+        }
+        assert_eq!(text.lines().count(), 3, "{text}");
+        drop(call);
+        let (question, call) = asked(&engine, "shell", json!({"command": "touch y"})).await;
+        let view = engine.handle.published().question(question).expect("open");
+        let text = tools::question_text(&view);
+        assert!(
+            !text.contains("it sets") && !text.contains("input"),
+            "{text}"
+        );
+        drop(call);
+    });
+}
+
+#[test]
+fn variable_of_the_call_that_changes_commands_asks_like_one_in_the_command() {
+    let rules =
+        "[policy]\notherwise = \"ask\"\n[[policy.rule]]\nrun = [\"true\"]\ndo = \"allow\"\n";
+    with_engine(|engine| async move {
+        configure(&engine, rules);
+        let done = engine
+            .call("shell", json!({"command": "true", "env": {"A": "1"}}))
+            .await;
+        assert_eq!(done.to_fields()["status"], "SUCCESS", "{}", done.text);
+        for name in [
+            "LD_PRELOAD",
+            "LD_LIBRARY_PATH",
+            "BASH_ENV",
+            "ENV",
+            "PROMPT_COMMAND",
+            "GIT_CONFIG_GLOBAL",
+            "XDG_CONFIG_HOME",
+        ] {
+            let arguments = json!({"command": "true", "env": {name: "/nowhere"}});
+            let held = engine.call("shell", arguments).await;
+            assert_eq!(held.to_fields()["status"], "held", "{name}: {}", held.text);
+        }
+    });
+}
+
+#[test]
 fn d176_answer_is_for_one_text_only() {
     with_engine(|engine| async move {
         configure(&engine, RULES);
