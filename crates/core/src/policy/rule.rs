@@ -346,7 +346,7 @@ impl Rule {
         };
         let has_with = || {
             let is_given = |with: &String| {
-                let is_option = with.starts_with('-') && has_option(with, arguments);
+                let is_option = with.starts_with('-') && self.has_option(with, arguments);
                 is_option || arguments.iter().any(|word| could_be(with, word))
             };
             self.with.is_empty() || self.with.iter().any(is_given)
@@ -383,7 +383,10 @@ impl Rule {
         let arguments = command.arguments();
         let (options, names): (Vec<&String>, Vec<&String>) =
             rest.iter().partition(|word| word.starts_with('-'));
-        if !options.iter().all(|option| has_option(option, arguments)) {
+        if !options
+            .iter()
+            .all(|option| self.has_option(option, arguments))
+        {
             return false;
         }
         let is_hit = |name: &str, word: &Word| {
@@ -392,10 +395,33 @@ impl Rule {
         in_order(&names, arguments, &is_hit)
     }
 
+    /// Returns whether an option is among the arguments. `rm` has several names for one option.
+    fn has_option(&self, option: &str, arguments: &[Word]) -> bool {
+        if self.run.first().is_none_or(|program| program != "rm") {
+            return has_option(option, arguments);
+        }
+        let letters = match option {
+            "--recursive" => "r",
+            "--force" => "f",
+            option => option.strip_prefix('-').unwrap_or_default(),
+        };
+        if !is_letters(letters) {
+            return has_option(option, arguments);
+        }
+        letters.chars().all(|letter| {
+            let has = |letter: char| arguments.iter().any(|word| has_letter(word, letter));
+            match letter {
+                'r' | 'R' => has('r') || has('R') || has_option("--recursive", arguments),
+                'f' => has('f') || has_option("--force", arguments),
+                other => has(other),
+            }
+        })
+    }
+
     fn may_have_option(&self, command: &SimpleCommand) -> bool {
         let arguments = command.arguments();
         self.with.iter().any(|with| match with.starts_with('-') {
-            true => has_option(with, arguments),
+            true => self.has_option(with, arguments),
             false => arguments.iter().any(|word| could_match(with, word)),
         })
     }

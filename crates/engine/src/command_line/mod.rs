@@ -216,7 +216,8 @@ impl Reader {
             self.script(&code, inside)?;
         }
         if scope.scripts < MAX_EXPANDED {
-            if let Some(expanded) = braces::expanded(text, &found) {
+            let divided = variables::with_blanks(text);
+            for expanded in braces::expanded(text, &found).into_iter().chain(divided) {
                 self.script_again(&expanded, scope.clone(), names_changed);
             }
             for expanded in variables::expanded(text, &found) {

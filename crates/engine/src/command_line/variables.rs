@@ -95,6 +95,19 @@ fn with_values(
     (at > 0).then_some(out)
 }
 
+/// Text with blanks in the places of `$IFS`, which divides words where it has no quotes. `None`: it has none.
+pub(super) fn with_blanks(text: &str) -> Option<String> {
+    let mut parts = text.split("${IFS");
+    let mut out = parts.next()?.to_owned();
+    for part in parts {
+        // `${IFS%?}`
+        out.push(' ');
+        out.push_str(part.split_once('}').map_or(part, |(_, rest)| rest));
+    }
+    let out = out.replace("$IFS", " ");
+    (out != text).then_some(out)
+}
+
 /// Default of an expansion: `${NAME:-value}`, `${NAME-value}`, and the same with `=` or `+`.
 struct DefaultValue<'t> {
     name: &'t str,

@@ -2,6 +2,7 @@
 
 use abide_core::policy::{Folder, Origin, Piece, SimpleCommand, Word, normalized};
 
+use super::names::hides_program;
 use super::runs_code::runs_code;
 use super::{
     Input, Reader, Scope, Unparsed, containers, deletes, interpreters, programs, shell, sql, values,
@@ -461,6 +462,10 @@ pub(super) fn wrapped(
         names_changed: outer.names_changed || changed,
         from_default: false,
         hides_program: false,
+    };
+    let inner = SimpleCommand {
+        hides_program: hides_program(&inner),
+        ..inner
     };
     reader.add(inner, input, scope)
 }

@@ -20,6 +20,8 @@ fn patterns_and_braces_hide_no_program_or_option() {
             "git push -{f,u}",
             "git push -{e..g}",
             "git push -?",
+            "git$IFS'push'$IFS--force",
+            "git${IFS%?}push$IFS$9--force",
         ],
     );
     all(
@@ -48,6 +50,7 @@ fn patterns_and_braces_hide_no_program_or_option() {
             "ls [a-z]*.txt",
             "rm -f build-*",
             "git show stash@{0}",
+            "IFS=, read -r a b <<< x; echo \"$IFS\"",
         ],
     );
 }
@@ -70,6 +73,7 @@ fn program_that_is_made_of_a_changed_value_asks() {
             "sh -c '$1 ls' _ sudo",
             "sh -c '${3} ls' _ a b sudo",
             "hash -p /usr/bin/git ls; ls push --force",
+            "builtin hash -p /usr/bin/git ls; ls push --force",
             "BASH_CMDS[ls]=/usr/bin/git; ls push --force",
             "declare -A BASH_CMDS; ls",
             "read BASH_CMDS[ls] <<< /x; ls",

@@ -17,13 +17,17 @@ fn p164_denied_command_is_found_after_fifty_others() {
             "rm -rf //x/",
             "rm -rf /y/../x",
             "rm -rfv /x",
+            "rm -Rf /x",
+            "rm --recursive --force /x",
+            "rm -R --forc /x",
+            "rm -r? -f /x",
             "cd / && rm -rf x/../x || rm -rf /x",
         ],
     );
     all(
         &open(),
         Action::Allow,
-        &["rm -rf /y", "rm -r /x", "rm -rf x"],
+        &["rm -rf /y", "rm -r /x", "rm -rf x", "rm --recursive /x"],
     );
 }
 
