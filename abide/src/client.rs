@@ -70,7 +70,7 @@ pub enum ClientError {
         status: StatusCode,
         /// Sentence with the reason.
         detail: String,
-        /// Closing of the question, if that is the reason: `yes`, `no`, `withdrawn` or `expired`.
+        /// Closing of the question, if that is the reason: `yes`, `no`, `refused`, `withdrawn` or `expired`.
         closing: Option<String>,
         /// Field of the request with the fault, if it is one field.
         field: Option<String>,

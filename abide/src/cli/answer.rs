@@ -260,6 +260,7 @@ impl AnswerLoop {
                         "withdrawn" => "withdrawn: no longer needed",
                         "expired" => "expired: nobody answered within a day",
                         "no" => "answered elsewhere: no",
+                        "refused" => "answered elsewhere: yes, but the command was refused",
                         _ => "answered elsewhere: yes",
                     };
                     prompt.withdraw(&self.terminal, why);

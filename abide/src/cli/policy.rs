@@ -13,7 +13,7 @@ use abide_engine::config::Paths;
 use abide_engine::policy::audit::AuditLog;
 use abide_engine::policy::{PolicyEvaluation, PolicyStore};
 use abide_engine::timestamp;
-use abide_output::printable::one_line;
+use abide_output::printable::{one_line, visible};
 use abide_session::folder;
 
 use super::args::{AuditArgs, PolicyCommand, PolicyTestArgs};
@@ -81,7 +81,7 @@ fn list_rules(store: &PolicyStore, json: bool) -> Result<u8, CliError> {
             .agent
             .as_ref()
             .map_or_else(String::new, |agent| format!(" for {agent}"));
-        outln!(
+        let line = format!(
             "{:5} {}{with}{folder}{agent}  ({}, {}: {})",
             rule.action.as_str(),
             rule.shown(),
@@ -89,6 +89,7 @@ fn list_rules(store: &PolicyStore, json: bool) -> Result<u8, CliError> {
             source(rule),
             rule.why
         );
+        outln!("{}", one_line(&line));
     }
     for allowed in store.remembered_hosts().iter() {
         outln!(
@@ -169,11 +170,11 @@ fn print_judged(judged: &PolicyEvaluation) {
             outln!(
                 "{}: {} (rule: {})",
                 decision.action.as_str(),
-                reason.why,
-                reason.rule
+                one_line(&reason.why),
+                one_line(&reason.rule)
             );
         }
-        Some(reason) => outln!("{}: {}", decision.action.as_str(), reason.why),
+        Some(reason) => outln!("{}: {}", decision.action.as_str(), one_line(&reason.why)),
         None => outln!("{}: no rule matches", decision.action.as_str()),
     }
     for part in &decision.parts {
@@ -183,7 +184,7 @@ fn print_judged(judged: &PolicyEvaluation) {
         if offer.choice == Choice::Always {
             outln!(
                 "\"always\" would add:\n{}",
-                abide_engine::policy::shown_rules(&offer.rules).trim_end()
+                visible(abide_engine::policy::shown_rules(&offer.rules).trim_end())
             );
         }
     }

@@ -273,6 +273,9 @@ fn problem(fault: AnswerFault, word: &str) -> Problem {
             Problem::bad_input(format!("`answer` must be one of {known}; got {word}"))
         }
         AnswerFault::Refused(refusal) => Problem::from(&refusal),
+        AnswerFault::NotPermitted(why) => {
+            Problem::forbidden(format!("The command was not started: {why}"))
+        }
         AnswerFault::NotRemembered(sentence) => Problem::fault(sentence),
         AnswerFault::Stopping => Problem::stopping(),
     }

@@ -1,6 +1,7 @@
 //! The tools, once for every interface: their descriptions, the check of their arguments, and their results
 //! (`abide_api::ToolResult`).
 
+mod approved;
 mod args;
 mod call_metrics;
 mod command;

@@ -15,13 +15,16 @@ use abide_core::{
     Agent, Answer, Asking, Closing, Conversation, Key, Millis, Outcome, QuestionId, Refusal,
     Request, SessionId, shorten,
 };
-use abide_engine::policy::{JudgedCommand, changes_commands, shown_rules, shown_sandbox};
+use abide_engine::config::{self, NetworkMode, SandboxMode};
+use abide_engine::policy::{
+    BrokenPolicy, JudgedCommand, PolicyEvaluation, changes_commands, shown_rules, shown_sandbox,
+};
 use abide_engine::store::{ClosedQuestion, closing_word};
-use abide_engine::{BeyondSettings, Handle, LaunchOptions, QuestionView, Stdin};
+use abide_engine::{BeyondSettings, Handle, HeldLaunch, LaunchOptions, QuestionView, Stdin};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 
-use super::{BadInput, Context};
+use super::{BadInput, Context, approved};
 
 /// Longest reason of a person for a no, in characters.
 const BECAUSE_CHARS: usize = 2_000;
@@ -90,20 +93,43 @@ pub(crate) fn judge_condition(
 }
 
 impl CommandCaller<'_> {
-    pub fn judge(&self, handle: &Handle, command: &str, launch: &LaunchOptions) -> StartDecision {
+    /// Result of the rules for a command. `given`: the variables that the call has given.
+    pub fn evaluate(
+        &self,
+        handle: &Handle,
+        command: &str,
+        launch: &LaunchOptions,
+        given: &[(OsString, OsString)],
+    ) -> Result<PolicyEvaluation, BrokenPolicy> {
         let stdin = match &launch.stdin {
             Stdin::Bytes(bytes) => Some(String::from_utf8_lossy(bytes)),
             Stdin::None | Stdin::Open => None,
         };
-        let judged = handle.policy().judge(JudgedCommand {
+        let text = |text: &OsString| text.to_string_lossy().into_owned();
+        let env = given.iter();
+        let env = env.filter(|(name, _)| name.to_str().is_some_and(changes_commands));
+        let env: Vec<_> = env.map(|(name, value)| (text(name), text(value))).collect();
+        handle.policy().judge(JudgedCommand {
             agent: self.agent,
             conversation: self.conversation,
             folder: &launch.cwd,
             workspace: self.workspace,
             command,
-            env: &self.given(launch),
+            env: &env,
             stdin: stdin.as_deref(),
-        });
+        })
+    }
+
+    /// Sandbox and network that the settings permit the agent now.
+    pub fn settings(&self, handle: &Handle) -> (SandboxMode, NetworkMode) {
+        let (config, home) = (handle.config(), config::home());
+        let settings = config.sandbox.of(&self.agent.0, self.workspace, &home);
+        (settings.mode, settings.network)
+    }
+
+    pub fn judge(&self, handle: &Handle, command: &str, launch: &LaunchOptions) -> StartDecision {
+        let given = self.given(launch);
+        let judged = self.evaluate(handle, command, launch, &given);
         let mask = Mask::of(launch.secrets.clone());
         let entry = |event: &str| AuditLine {
             event: event.into(),
@@ -141,7 +167,8 @@ impl CommandCaller<'_> {
                 ..entry(Action::Ask.as_str())
             });
             let reason = beyond_settings(command, &more.why, reason);
-            return self.approve(launch, &reason, self.offers_beyond_settings(more));
+            let offers = self.offers_beyond_settings(more);
+            return self.approve(self.held(handle, launch, given), &reason, offers);
         }
         let reason = match (reason, action) {
             (None, Action::Allow) => {
@@ -169,21 +196,16 @@ impl CommandCaller<'_> {
             Action::Ask => {
                 let offers = judged.offers.iter();
                 let offers = offers.map(|offer| (offer.choice, shown_rules(&offer.rules).into()));
-                self.approve(launch, reason, offers.collect())
+                self.approve(self.held(handle, launch, given), reason, offers.collect())
             }
         }
     }
 
-    /// Variables of a launch that the call has given and that decide which commands run.
-    fn given(&self, launch: &LaunchOptions) -> Vec<(String, String)> {
-        let given = launch.env.iter().filter(|variable| {
-            let name = variable.0.to_str();
-            name.is_some_and(changes_commands) && !self.inherited.contains(variable)
-        });
-        let text = |text: &OsString| text.to_string_lossy().into_owned();
-        given
-            .map(|(name, value)| (text(name), text(value)))
-            .collect()
+    /// Variables of a launch that the call has given.
+    fn given(&self, launch: &LaunchOptions) -> Vec<(OsString, OsString)> {
+        let given = launch.env.iter();
+        let given = given.filter(|variable| !self.inherited.contains(variable));
+        given.cloned().collect()
     }
 
     /// Answers about a command whose sandbox permits more than the settings. No rule can grant what it asks for, but a weaker
@@ -200,19 +222,33 @@ impl CommandCaller<'_> {
         offers
     }
 
+    fn held(
+        &self,
+        handle: &Handle,
+        launch: &LaunchOptions,
+        given: Vec<(OsString, OsString)>,
+    ) -> HeldLaunch {
+        HeldLaunch {
+            options: launch.clone(),
+            workspace: self.workspace.to_owned(),
+            given,
+            settings: self.settings(handle),
+        }
+    }
+
     fn approve(
         &self,
-        launch: &LaunchOptions,
+        held: HeldLaunch,
         reason: &Reason,
         offers: Vec<(Choice, Arc<str>)>,
     ) -> StartDecision {
         StartDecision::Approve(Arc::new(Approval {
-            launch: launch.to_bytes().into(),
+            launch: held.to_bytes().into(),
             asking: match self.asking {
                 Asking::Never => Asking::Elsewhere,
                 asking => asking,
             },
-            folder: launch.cwd.to_string_lossy().into(),
+            folder: held.options.cwd.to_string_lossy().into(),
             part: reason.part.as_str().into(),
             rule: reason.rule.as_str().into(),
             why: reason.why.as_str().into(),
@@ -268,7 +304,7 @@ fn refused_by(reason: &Reason) -> ToolResult {
     )
 }
 
-fn by_rule(rule: &str) -> String {
+pub(super) fn by_rule(rule: &str) -> String {
     match rule {
         "" => String::new(),
         rule => format!(" (rule: {rule})"),
@@ -325,6 +361,10 @@ pub(crate) fn not_started(
             let because =
                 because.map_or_else(String::new, |words| format!(": {}", one_line(words)));
             let text = format!("REFUSED: a person said no{because}. Nothing was run.");
+            (NotStartedStatus::Refused, Some(ErrorCode::Forbidden), text)
+        }
+        NotStarted::Refused(why) => {
+            let text = format!("REFUSED: {}. Nothing was run.", one_line(why));
             (NotStartedStatus::Refused, Some(ErrorCode::Forbidden), text)
         }
         NotStarted::Expired => {
@@ -443,6 +483,8 @@ pub(crate) enum AnswerFault {
     NotOffered(String),
     /// The engine refused the answer.
     Refused(Refusal),
+    /// A yes to a command that the rules or the settings refuse by now, for this reason.
+    NotPermitted(String),
     /// The answer counts, but its rule could not be written.
     NotRemembered(String),
     /// The daemon is stopping.
@@ -469,6 +511,7 @@ async fn answer_refused(
     let closing = match closed.as_ref().map(|closed| closed.closing.as_str()) {
         Some("yes") => Closing::Answered(Answer::Yes),
         Some("no") => Closing::Answered(Answer::No),
+        Some("refused") => Closing::Answered(Answer::Refused),
         Some("expired") => Closing::Expired,
         Some("withdrawn") => Closing::Withdrawn,
         _ => return Err(AnswerFault::Refused(refusal)),
@@ -534,11 +577,18 @@ async fn answer_now(
             audit_answer(handle, view, &given, adds, by);
         }
     }
+    let held = view.as_ref().and_then(|view| view.state.held());
+    let refused = held.filter(|_| given.answer() == Answer::Yes);
+    let refused = refused.and_then(|held| approved::refusal(handle, question, held));
+    let because = refused.as_ref().or(given.because.as_ref());
     let request = Request::Answer {
         question,
-        answer: given.answer(),
+        answer: match refused {
+            Some(_) => Answer::Refused,
+            None => given.answer(),
+        },
         quiet_for: given.quiet_for,
-        because: (given.because.as_ref()).map(|words| shorten(words, BECAUSE_CHARS).into()),
+        because: because.map(|words| shorten(words, BECAUSE_CHARS).into()),
         key: given.key.as_deref().map(|key| Key(key.into())),
     };
     let pending = handle.call(caller, request, None).await;
@@ -546,6 +596,9 @@ async fn answer_now(
         None => return Err(AnswerFault::Stopping),
         Some(Outcome::Refused(refusal)) => return answer_refused(handle, refusal, &given).await,
         Some(_) => {}
+    }
+    if let Some(why) = refused {
+        return Err(AnswerFault::NotPermitted(why));
     }
     if let (Some(view), Some(adds)) = (view, adds) {
         remember(handle, &view, given.choice, &adds)?;
@@ -565,7 +618,7 @@ fn audit_answer(
     let held = state.held();
     let connection = state.connection();
     let secrets = match held {
-        Some(held) => LaunchOptions::secrets_of_held(held),
+        Some(held) => HeldLaunch::secrets_of(held),
         None => handle.secrets(state.session()),
     };
     handle.audit().append(AuditLine {

@@ -1,14 +1,19 @@
 //! A question as text for a person, and as fields.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
 use abide_api::{AnswerOffer, Id, Question, QuestionAbout, QuestionCommand};
 use abide_core::{HeldCommand, HeldConnection, Millis, Subject, shorten};
 use abide_output::digest::rendered_rows;
-use abide_output::printable::one_line;
+use abide_output::mask::Mask;
+use abide_output::printable::{one_line, visible};
 
 use super::report::activity_text;
-use abide_engine::QuestionView;
 use abide_engine::clock::{Clock, SystemClock};
+use abide_engine::policy::changes_commands;
 use abide_engine::text::whole_seconds;
+use abide_engine::{HeldLaunch, QuestionView, Stdin};
 
 /// Characters of the last line of output that a question shows.
 const LAST_LINE_CHARS: usize = 400;
@@ -35,7 +40,7 @@ pub fn form_text(question: &QuestionView, buttons: FormButtons) -> String {
 
 /// Rules that an answer adds, to be shown below a question. Empty if it adds none.
 pub fn rules_added(answer: &str, adds: &str) -> String {
-    match adds.trim() {
+    match visible(adds.trim()).as_str() {
         "" => String::new(),
         rule => format!("  {answer} adds:\n    {}\n", rule.replace('\n', "\n    ")),
     }
@@ -102,13 +107,60 @@ fn command_question(question: &QuestionView, held: &HeldCommand) -> String {
     };
     let command = shorten(&one_line(&question.command), COMMAND_CHARS);
     let part = shorten(&one_line(&approval.part), PART_CHARS);
+    let given = given_text(held).map_or_else(String::new, |given| format!("; {given}"));
     format!(
-        "Allow this command? {}{}\n  command: {command}\n  agent {} in {}; the part that asks: {part}",
+        "Allow this command? {}{}\n  command: {command}\n  agent {} in {}{given}; the part that asks: {part}",
         one_line(&approval.why),
         one_line(&rule),
         one_line(&held.agent.0),
         one_line(&approval.folder),
     )
+}
+
+/// Characters of the value of a variable, of all variables and of the input of a call that a question shows.
+const VALUE_CHARS: usize = 100;
+const VARIABLES_CHARS: usize = 400;
+const INPUT_CHARS: usize = 200;
+
+/// Variables that abide itself sets for a command.
+const OWN_VARIABLES: [(&str, &str); 4] = [
+    ("ABIDE_SANDBOX", "1"),
+    ("GIT_DISCOVERY_ACROSS_FILESYSTEM", "1"),
+    ("PYTHONUNBUFFERED", "1"),
+    ("TMPDIR", "/tmp"),
+];
+
+/// Variables and input that a call gives to a held command, masked, on one line. Variables that decide which programs run
+/// come first. `None`: it gives none.
+fn given_text(held: &HeldCommand) -> Option<String> {
+    let launch = HeldLaunch::from_bytes(&held.approval.launch)?;
+    let mask = Mask::of(launch.options.secrets.clone());
+    let shown = |text: &[u8], most| {
+        let text = mask.apply(String::from_utf8_lossy(text).into_owned());
+        shorten(&one_line(&text), most)
+    };
+    let is_own = |(name, value): &&(OsString, OsString)| {
+        OWN_VARIABLES
+            .iter()
+            .any(|own| name == own.0 && value == own.1)
+    };
+    let mut variables: Vec<_> = launch.given.iter().filter(|given| !is_own(given)).collect();
+    variables.sort_by_key(|(name, _)| !name.to_str().is_some_and(changes_commands));
+    let variables = variables.iter().map(|(name, value)| {
+        let value = shown(value.as_bytes(), VALUE_CHARS);
+        format!("{}={value}", one_line(&name.to_string_lossy()))
+    });
+    let variables: Vec<String> = variables.collect();
+    let mut parts = Vec::new();
+    if !variables.is_empty() {
+        let variables = shorten(&variables.join(", "), VARIABLES_CHARS);
+        parts.push(format!("it sets {variables}"));
+    }
+    if let Stdin::Bytes(input) = &launch.options.stdin {
+        let input = shown(input, INPUT_CHARS);
+        parts.push(format!("its input is \"{input}\""));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Last line of output with visible text, as a person would have seen it: without escape sequences, on one line.
@@ -175,7 +227,7 @@ pub fn question_fields(question: &QuestionView) -> Question {
 fn details(state: &abide_core::Question) -> Option<QuestionCommand> {
     let answers = (state.offers().iter()).map(|(choice, adds)| AnswerOffer {
         answer: choice.as_str().to_owned(),
-        adds: adds.to_string(),
+        adds: visible(adds),
     });
     let answers = answers.collect();
     match &state.subject {
@@ -184,7 +236,10 @@ fn details(state: &abide_core::Question) -> Option<QuestionCommand> {
             folder: held.approval.folder.to_string(),
             part: held.approval.part.to_string(),
             rule: held.approval.rule.to_string(),
-            why: held.approval.why.to_string(),
+            why: match given_text(held) {
+                Some(given) => format!("{}; {given}", held.approval.why),
+                None => held.approval.why.to_string(),
+            },
             answers,
         }),
         Subject::Connection { connection, .. } => Some(QuestionCommand {
@@ -225,6 +280,14 @@ mod tests {
             facts: None,
             cpu_percent: 0,
         }
+    }
+
+    #[test]
+    fn rules_of_an_answer_show_invisible_characters() {
+        let adds = "[[rule]]\nrun = [\"touch\", \"a\u{202e}b\u{9b}2J\"]\n";
+        let shown = rules_added("always", adds);
+        let rule = "    run = [\"touch\", \"a\\u{202e}b\\u{9b}2J\"]\n";
+        assert_eq!(shown, format!("  always adds:\n    [[rule]]\n{rule}"));
     }
 
     #[test]

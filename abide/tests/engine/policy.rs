@@ -46,6 +46,16 @@ async fn answer(engine: &Engine, question: QuestionId, answer: Answer) -> Outcom
     pending.done().await.expect("the engine runs")
 }
 
+fn person(engine: &Engine) -> Client {
+    let daemon = http::Daemon {
+        started_at: Wall(0),
+        paths: Paths::under(&engine.path("abide")),
+        tcp: http::Tcp::Off,
+    };
+    let routes = http::router(http::State::new(engine.handle.clone(), daemon));
+    Client::in_process(routes, None).of_person()
+}
+
 /// Calls a tool of a client that can ask its person. Returns the question and the call that waits.
 async fn asked(engine: &Engine, tool: &str, arguments: Value) -> (QuestionId, tools::ToolCall) {
     let context = tools::Context {
@@ -191,13 +201,7 @@ fn rule_of_always_is_written_though_the_person_has_gone() {
         configure(&engine, RULES);
         let arguments = json!({"command": format!("touch {}", engine.path("made").display())});
         let (question, mut call) = asked(&engine, "shell", arguments).await;
-        let daemon = http::Daemon {
-            started_at: Wall(0),
-            paths: Paths::under(&engine.path("abide")),
-            tcp: http::Tcp::Off,
-        };
-        let routes = http::router(http::State::new(engine.handle.clone(), daemon));
-        let person = Client::in_process(routes, None).of_person();
+        let person = person(&engine);
         let id = question.to_string();
         let mut answered = Box::pin(person.answer(&id, "always"));
         // The first poll gives the answer to a task of the daemon, which runs only when this test waits.
@@ -208,6 +212,71 @@ fn rule_of_always_is_written_though_the_person_has_gone() {
         assert_eq!(result.to_fields()["status"], "SUCCESS", "{}", result.text);
         let rules = std::fs::read_to_string(engine.handle.policy().remembered_file());
         assert!(rules.is_ok_and(|rules| rules.contains("touch")));
+    });
+}
+
+#[test]
+fn allowed_command_that_is_refused_by_now_is_not_started() {
+    let denied = RULES.replace("ask\"\nwhy", "deny\"\nwhy");
+    let sandboxed = format!("{RULES}[sandbox]\nmode = \"workspace-write\"\n");
+    for (settings, why) in [
+        ("[policy]\nmode = 1\n", "the policy cannot be used: "),
+        ("idle_keepers = -1\n", "the configuration cannot be used: "),
+        (&denied, "makes a file (rule: touch …)"),
+        (
+            &sandboxed,
+            "the sandbox of this agent, `workspace-write`, permits less",
+        ),
+    ] {
+        let (settings, why) = (settings.to_owned(), why.to_owned());
+        with_engine(|engine| async move {
+            configure(&engine, RULES);
+            let made = engine.path("made");
+            let arguments = json!({"command": format!("touch {}", made.display())});
+            let (question, mut call) = asked(&engine, "shell", arguments).await;
+            configure(&engine, &settings);
+            let answered = person(&engine)
+                .answer(&question.to_string(), "always")
+                .await;
+            let told = answered.expect_err("the command is refused").to_string();
+            let sentence = format!("The command was not started: {why}");
+            assert!(told.contains(&sentence), "{told}");
+            let result = call.to_result().await.expect("a result");
+            let refused = format!("REFUSED: {why}");
+            assert!(result.text.starts_with(&refused), "{}", result.text);
+            assert!(
+                result.text.ends_with(". Nothing was run."),
+                "{}",
+                result.text
+            );
+            assert_eq!(result.to_fields()["status"], "refused");
+            assert!(!made.exists() && !engine.handle.policy().remembered_file().exists());
+            let decided = engine.handle.audit().read(0, 100);
+            let events: Vec<&str> = decided.iter().map(|line| line.event.as_str()).collect();
+            assert_eq!(events[..2], ["ask", "answered"], "{decided:?}");
+            assert!(["deny", "broken"].contains(&events[2]), "{decided:?}");
+        });
+    }
+}
+
+#[test]
+fn refusal_of_an_allowed_command_reaches_the_agent_as_a_message() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        let held = engine.call("shell", json!({"command": "touch made"})).await;
+        let held = held.to_fields();
+        let question = held["question_id"].as_str().expect("an id");
+        configure(&engine, &RULES.replace("\"ask\"", "\"deny\""));
+        let answered = person(&engine).answer(question, "once").await;
+        answered.expect_err("the command is refused");
+        let again = person(&engine).answer(question, "once").await;
+        let again = again.expect_err("the question is closed").to_string();
+        assert!(again.contains("was already answered: yes, but"), "{again}");
+        let messages = engine
+            .call("read_messages", json!({"timeout_seconds": 10}))
+            .await;
+        let told = "but it is refused by now: makes a file (rule: touch …). Nothing was run.";
+        assert!(messages.text.contains(told), "{}", messages.text);
     });
 }
 
@@ -317,6 +386,74 @@ fn d175_question_shows_hostile_text_with_signs() {
             "{text}"
         );
         drop(call);
+    });
+}
+
+#[test]
+fn question_says_which_variables_and_input_the_call_gives() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        let token = format!("ghp_{}", "aB3d".repeat(9));
+        let arguments = json!({
+            "command": "touch x",
+            "env": {
+                "A": "1\n\u{202e}",
+                "API_PASSWORD": "correct-horse-battery",
+                "LD_PRELOAD": "/x.so",
+                "LONG": "y".repeat(300),
+            },
+            "stdin": format!("first\nsecond {token}"),
+        });
+        let (question, call) = asked(&engine, "shell", arguments).await;
+        let view = engine.handle.published().question(question).expect("open");
+        let text = tools::question_text(&view);
+        let fields = tools::question_fields(&view);
+        let why = fields.held.map(|held| held.why).unwrap_or_default();
+        for text in [&text, &why] {
+            for shown in [
+                "; it sets LD_PRELOAD=/x.so, A=1\\n\\u{202e}, API_PASSWORD=[masked:API_PASSWORD], LONG=yyy",
+                "y… (200 more characters)",
+                "; its input is \"first\\nsecond [masked:github_token]\"",
+            ] {
+                assert!(text.contains(shown), "{shown}: {text}");
+            }
+        }
+        assert_eq!(text.lines().count(), 3, "{text}");
+        drop(call);
+        let (question, call) = asked(&engine, "shell", json!({"command": "touch y"})).await;
+        let view = engine.handle.published().question(question).expect("open");
+        let text = tools::question_text(&view);
+        assert!(
+            !text.contains("it sets") && !text.contains("input"),
+            "{text}"
+        );
+        drop(call);
+    });
+}
+
+#[test]
+fn variable_of_the_call_that_changes_commands_asks_like_one_in_the_command() {
+    let rules =
+        "[policy]\notherwise = \"ask\"\n[[policy.rule]]\nrun = [\"true\"]\ndo = \"allow\"\n";
+    with_engine(|engine| async move {
+        configure(&engine, rules);
+        let done = engine
+            .call("shell", json!({"command": "true", "env": {"A": "1"}}))
+            .await;
+        assert_eq!(done.to_fields()["status"], "SUCCESS", "{}", done.text);
+        for name in [
+            "LD_PRELOAD",
+            "LD_LIBRARY_PATH",
+            "BASH_ENV",
+            "ENV",
+            "PROMPT_COMMAND",
+            "GIT_CONFIG_GLOBAL",
+            "XDG_CONFIG_HOME",
+        ] {
+            let arguments = json!({"command": "true", "env": {name: "/nowhere"}});
+            let held = engine.call("shell", arguments).await;
+            assert_eq!(held.to_fields()["status"], "held", "{name}: {}", held.text);
+        }
     });
 }
 

@@ -51,6 +51,19 @@ fn rules_have_their_source_and_reason_and_those_of_always_can_be_removed() {
 }
 
 #[test]
+fn invisible_characters_of_rules_are_shown() {
+    let rules = RULES.replace("a rule for", "a\u{202e}\u{9b}2J rule for");
+    let abide = Abide::with(&rules);
+    for arguments in [&["policy", "list"][..], &["policy", "test", "true denied"]] {
+        let output = abide.output(arguments);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("a\\u{202e}\\u{9b}2J rule for"), "{text}");
+        let is_raw = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!text.contains(is_raw), "{text:?}");
+    }
+}
+
+#[test]
 fn command_line_is_judged_and_not_run() {
     let abide = configured();
     let made = abide.path("made");

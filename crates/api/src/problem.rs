@@ -97,7 +97,7 @@ pub struct Problem {
     /// Field of the request with the fault, such as `until.port`, if it is one field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// Closing of the question, if the request was refused because of it: `yes`, `no`, `withdrawn` or `expired`.
+    /// Closing of the question, if the request was refused because of it: `yes`, `no`, `refused`, `withdrawn` or `expired`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closing: Option<String>,
     /// The same sentence, if a tool says it: every result of a tool has this field.

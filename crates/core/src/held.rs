@@ -58,6 +58,8 @@ pub enum NotStarted {
     Held(WhyHeld),
     /// A person said no, with these words.
     Declined(Option<Arc<str>>),
+    /// A person said yes, but the rules or the settings refuse the command by then, for this reason.
+    Refused(Arc<str>),
     /// No person answered within a day.
     Expired,
     /// The call was interrupted before a person answered.
@@ -81,9 +83,9 @@ pub enum Record {
         /// Session of the command.
         session: SessionId,
     },
-    /// A person said no.
+    /// A person said no, or the rules refuse what a person allowed.
     Declined {
-        /// Words of the person.
+        /// Words of the person, or the reason of the refusal.
         because: Option<Arc<str>>,
     },
     /// The command was started, or could not be.

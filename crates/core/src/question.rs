@@ -89,13 +89,15 @@ impl Question {
     }
 }
 
-/// Answer of a person.
+/// Answer of a person, as it is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Continue to wait, start the command, or let the connections go on.
     Yes,
     /// Give up: the tree is killed, the command is not started, or the connections are refused.
     No,
+    /// A person said yes, but the rules or the settings have changed since the question and refuse the command.
+    Refused,
 }
 
 /// Reason of the closing of a question.

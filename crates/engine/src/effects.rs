@@ -20,6 +20,7 @@ use crate::config::Containment;
 use crate::event_loop::OpenCall;
 use crate::handle::{CallUpdate, Handle, LaunchOptions};
 use crate::keepers::SessionDetails;
+use crate::launch_bytes::HeldLaunch;
 use crate::published_state::{QuestionView, SessionView};
 use crate::sandbox::SandboxChoice;
 use crate::seams::{KeeperControl, ProbeControl};
@@ -173,7 +174,8 @@ impl Performer {
                 held,
                 calls: waiting,
             } => {
-                let launch = LaunchOptions::from_bytes(&held.approval.launch);
+                let launch = HeldLaunch::from_bytes(&held.approval.launch);
+                let launch = launch.map(|launch| launch.options);
                 self.keepers.prepare(session);
                 self.start(engine, session, launch, held.deadline, now.wall);
                 published.insert(session);
@@ -452,7 +454,7 @@ impl Performer {
                 .as_ref()
                 .map_or_else(String::new, |view| view.agent.0.to_string()),
             command: view.map_or_else(String::new, |view| {
-                let secrets = (view.state.held()).map(|held| LaunchOptions::secrets_of_held(held));
+                let secrets = (view.state.held()).map(|held| HeldLaunch::secrets_of(held));
                 Mask::of(secrets.unwrap_or_default()).apply(view.command.to_string())
             }),
             question_id: Some(question.to_string()),

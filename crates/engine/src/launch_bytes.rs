@@ -1,5 +1,7 @@
-//! Launch data of a held command as bytes, which another daemon may read to start the command.
+//! Launch data of a held command as bytes, which another daemon may read to judge the command again and to start it.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use abide_core::SessionName;
@@ -8,24 +10,41 @@ use abide_output::secret_fingerprints::SecretFingerprints;
 use abide_session::codec::{Malformed, Wire};
 use abide_session::wire_enum;
 
+use crate::config::{NetworkMode, SandboxMode};
 use crate::handle::LaunchOptions;
 use crate::sandbox::SandboxChoice;
 
 /// Version of the encoding: its first byte.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
-impl LaunchOptions {
+/// Launch data of a held command, and the facts with which it is judged again when a person says yes.
+#[derive(Clone, Debug)]
+pub struct HeldLaunch {
+    pub options: LaunchOptions,
+    /// Directory that the agent works in.
+    pub workspace: PathBuf,
+    /// Variables that the call has given.
+    pub given: Vec<(OsString, OsString)>,
+    /// Sandbox and network that the settings permitted when the question was asked.
+    pub settings: (SandboxMode, NetworkMode),
+}
+
+impl HeldLaunch {
     /// Launch data as bytes. Fingerprints of secrets are salted, so two launches with equal secrets have different bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];
-        self.put(&mut bytes);
+        self.options.put(&mut bytes);
+        self.workspace.put(&mut bytes);
+        self.given.put(&mut bytes);
+        self.settings.0.put(&mut bytes);
+        self.settings.1.put(&mut bytes);
         bytes
     }
 
     /// Fingerprints of the secrets of a command that is held. None if its bytes are damaged.
-    pub fn secrets_of_held(held: &HeldCommand) -> Arc<SecretFingerprints> {
-        let launch = LaunchOptions::from_bytes(&held.approval.launch);
-        launch.map_or_else(Arc::default, |launch| launch.secrets)
+    pub fn secrets_of(held: &HeldCommand) -> Arc<SecretFingerprints> {
+        let launch = HeldLaunch::from_bytes(&held.approval.launch);
+        launch.map_or_else(Arc::default, |launch| launch.options.secrets)
     }
 
     /// Launch data from bytes. `None`: they are damaged, or another version wrote them.
@@ -33,8 +52,17 @@ impl LaunchOptions {
         let (&VERSION, mut rest) = bytes.split_first()? else {
             return None;
         };
-        let launch = LaunchOptions::take(&mut rest).ok()?;
+        let launch = HeldLaunch::take(&mut rest).ok()?;
         rest.is_empty().then_some(launch)
+    }
+
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        Ok(HeldLaunch {
+            options: Wire::take(from)?,
+            workspace: Wire::take(from)?,
+            given: Wire::take(from)?,
+            settings: (Wire::take(from)?, Wire::take(from)?),
+        })
     }
 }
 
@@ -70,6 +98,18 @@ impl Wire for LaunchOptions {
     }
 }
 
+wire_enum!(SandboxMode {
+    0 => ReadOnly,
+    1 => WorkspaceWrite,
+    2 => Off,
+});
+
+wire_enum!(NetworkMode {
+    0 => Off,
+    1 => Allowlist,
+    2 => On,
+});
+
 wire_enum!(SandboxChoice {
     0 => Off,
     1 => Plan(plan),
@@ -78,7 +118,6 @@ wire_enum!(SandboxChoice {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;
 
     use super::*;
@@ -113,11 +152,17 @@ mod tests {
             beyond_settings: None,
             name: SessionName::parse("build").ok(),
         };
+        let launch = HeldLaunch {
+            options: launch,
+            workspace: "/work".into(),
+            given: vec![("NAME".into(), OsString::from_vec(vec![0xfe]))],
+            settings: (SandboxMode::WorkspaceWrite, NetworkMode::Allowlist),
+        };
         let bytes = launch.to_bytes();
-        let back = LaunchOptions::from_bytes(&bytes).expect("launch data");
+        let back = HeldLaunch::from_bytes(&bytes).expect("launch data");
         assert_eq!(format!("{back:?}"), format!("{launch:?}"));
-        assert!(LaunchOptions::from_bytes(&[&bytes[..], b"x"].concat()).is_none());
-        assert!(LaunchOptions::from_bytes(&bytes[..bytes.len() - 1]).is_none());
-        assert!(LaunchOptions::from_bytes(b"{}").is_none());
+        assert!(HeldLaunch::from_bytes(&[&bytes[..], b"x"].concat()).is_none());
+        assert!(HeldLaunch::from_bytes(&bytes[..bytes.len() - 1]).is_none());
+        assert!(HeldLaunch::from_bytes(b"{}").is_none());
     }
 }

@@ -54,6 +54,7 @@ pub use handle::{
     AttachGuard, BeyondSettings, CallStep, CallUpdate, ConversationGuard, Handle, Input,
     LaunchOptions, PendingCall, ResendRequest, Stdin, WatcherGuard,
 };
+pub use launch_bytes::HeldLaunch;
 pub use live_config::{ConfigState, LiveConfig};
 pub use published_state::{Change, PublishedState, QuestionView, SessionView};
 pub use runtime::{Runtime, RuntimeFault};

@@ -257,6 +257,7 @@ fn not_started(why: &NotStarted) -> String {
         NotStarted::Held(_) => "a person has not answered yet".into(),
         NotStarted::Declined(None) => "a person said no".into(),
         NotStarted::Declined(Some(words)) => format!("a person said no: {words}"),
+        NotStarted::Refused(why) => format!("it was refused after a person said yes: {why}"),
         NotStarted::Expired => "nobody answered within a day".into(),
         NotStarted::Withdrawn => "its call was interrupted".into(),
     }

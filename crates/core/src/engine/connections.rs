@@ -79,7 +79,7 @@ impl Engine {
         self.close_under(step, question, Closing::Answered(given.answer), given.key);
         let answer = match given.answer {
             Answer::Yes => ConnectionAnswer::Yes,
-            Answer::No => ConnectionAnswer::No(given.because),
+            Answer::No | Answer::Refused => ConnectionAnswer::No(given.because),
         };
         step.push(Effect::AnswerConnection {
             session,

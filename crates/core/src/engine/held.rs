@@ -305,19 +305,17 @@ impl Engine {
                 }
                 self.start_held(step, question, session, held);
             }
-            Answer::No => {
+            Answer::No | Answer::Refused => {
                 self.close_under(step, question, closing, given.key);
                 let record = held::Record::Declined {
                     because: because.clone(),
                 };
                 self.record_held(step, question, record);
-                self.refuse_held(
-                    step,
-                    question,
-                    session,
-                    &held,
-                    NotStarted::Declined(because),
-                );
+                let why = match given.answer {
+                    Answer::Refused => NotStarted::Refused(because.unwrap_or_default()),
+                    Answer::Yes | Answer::No => NotStarted::Declined(because),
+                };
+                self.refuse_held(step, question, session, &held, why);
             }
         }
         Ok(())

@@ -62,7 +62,7 @@ impl Engine {
                 }
                 self.restart_idle_timer(step, session);
             }
-            Answer::No => {
+            Answer::No | Answer::Refused => {
                 if let Some(entry) = self.sessions.get_mut(&session) {
                     entry.declined_idle = idle;
                 }

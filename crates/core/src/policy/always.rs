@@ -126,7 +126,7 @@ const RUNNERS: &[&str] = &[
     "screen",
 ];
 
-/// Number of words that name what a program does. All others: two if the second is no option, else one.
+/// Number of words that name what a program does. All others: two, unless the second is an option.
 const DEPTHS: &[(&str, usize)] = &[
     ("npm run", 3),
     ("yarn run", 3),
@@ -172,6 +172,9 @@ fn proven_rules(
     let Parsed::Commands(commands) = &line.parsed else {
         return None;
     };
+    if has_divided_word(&line.text) {
+        return None;
+    }
     let mut rules: Vec<Rule> = Vec::new();
     for command in commands {
         let ruled = policy.rule_for(command, place);
@@ -197,6 +200,15 @@ fn proven_rules(
     (answered && !rules.is_empty()).then_some(rules)
 }
 
+/// Returns whether a line continuation divides a word: the parts of such a word were read as commands too.
+fn has_divided_word(text: &str) -> bool {
+    let is_blank = |c: Option<char>| c.is_none_or(char::is_whitespace);
+    text.match_indices("\\\n").any(|(at, both)| {
+        let behind = text[at + both.len()..].chars().next();
+        !is_blank(text[..at].chars().next_back()) && !is_blank(behind)
+    })
+}
+
 /// Rules that could answer a question about a command of a command line, the widest first.
 fn proposals(command: &SimpleCommand, all: &[SimpleCommand], asked: &Rule) -> Option<Vec<Rule>> {
     let program = command.program()?;
@@ -208,13 +220,6 @@ fn proposals(command: &SimpleCommand, all: &[SimpleCommand], asked: &Rule) -> Op
     }
     let words: Option<Vec<String>> = command.words.iter().map(Word::text).collect();
     let words = words?;
-    let kept = words.iter().any(|word| word == "*" || word == "...");
-    if kept {
-        return None;
-    }
-    let depth = depth(&program, &words)
-        .max(asked.run.len())
-        .min(words.len());
     let with: Vec<String> = (asked.with.iter())
         .filter(|with| words.iter().any(|word| word == *with))
         .cloned()
@@ -233,15 +238,27 @@ fn proposals(command: &SimpleCommand, all: &[SimpleCommand], asked: &Rule) -> Op
             ..Rule::new("", Action::Allow, &[])
         }
     };
-    // Words that name no subcommand would allow too much.
-    let named = !words[1..depth].iter().any(|word| word.starts_with('-'));
-    let short = named.then(|| rule(&words[..depth], with));
-    Some(
-        short
-            .into_iter()
-            .chain([rule(&words, Vec::new())])
-            .collect(),
-    )
+    // Words that name no subcommand would allow too much, as would those before the paths of a rule about paths.
+    let depth = depth(&program, &words).filter(|_| asked.targets.is_none());
+    let depth = depth.map(|depth| depth.max(asked.run.len()).min(words.len()));
+    let is_named = |depth: &usize| !words[1..*depth].iter().any(|word| word.starts_with('-'));
+    let short = depth
+        .filter(is_named)
+        .map(|depth| rule(&words[..depth], with));
+    let whole = Rule {
+        exact: true,
+        ..rule(&words, Vec::new())
+    };
+    let rules = short.into_iter().chain([whole]);
+    Some(rules.filter(is_literal).collect())
+}
+
+/// Returns whether a rule has no patterns, and no characters that would be shown in another way than they are.
+fn is_literal(rule: &Rule) -> bool {
+    let words = rule.run.iter().chain(&rule.with).chain(&rule.env);
+    let mut words = words.filter(|word| word.contains(char::is_control));
+    let is_pattern = |word: &String| word.contains('*') || word == "...";
+    words.next().is_none() && !rule.run.iter().chain(&rule.with).any(is_pattern)
 }
 
 /// Rule for exactly this command as root: a program of the system that runs no other one, and options of `sudo` none.
@@ -296,15 +313,17 @@ fn is_relative(rule: &Rule) -> bool {
     program.is_some_and(|path| path.contains('/') && !path.starts_with('/'))
 }
 
-fn depth(program: &str, words: &[String]) -> usize {
+/// Number of words that name what a program does. `None`: only all of them do.
+fn depth(program: &str, words: &[String]) -> Option<usize> {
     let second = words.get(1).map_or("", String::as_str);
     let both = [program, " ", second].concat();
     let known = DEPTHS
         .iter()
         .find(|(name, _)| *name == both || *name == program);
     match known {
-        Some((_, depth)) => *depth,
-        None if second.is_empty() || second.starts_with('-') => 1,
-        None => 2,
+        Some((_, depth)) => Some(*depth),
+        None if second.is_empty() => Some(1),
+        None if second.starts_with('-') => None,
+        None => Some(2),
     }
 }

@@ -43,6 +43,9 @@ pub struct SimpleCommand {
     /// The command has the default of an expansion such as `${X:-push}`, so it runs with these words only for some values
     /// of the variable. A rule that refuses it asks instead.
     pub from_default: bool,
+    /// Which program this command or a later one runs is hidden: by `hash -p`, or by an expansion that cuts or changes a
+    /// value. A person is asked, whatever the words are.
+    pub hides_program: bool,
 }
 
 /// Redirection to or from a file.
@@ -214,6 +217,20 @@ impl SimpleCommand {
             return Some(name.to_owned());
         }
         word.text()
+    }
+
+    /// Word of the program without its directory.
+    pub(super) fn program_word(&self) -> Option<Word> {
+        let word = self.words.first()?;
+        let is_split = |piece: &Piece| piece.text().is_some_and(|text| text.contains('/'));
+        let Some(at) = word.pieces.iter().rposition(is_split) else {
+            return Some(word.clone());
+        };
+        let mut pieces = word.pieces[at..].to_vec();
+        if let Some(Piece::Text(text)) = pieces.first_mut() {
+            *text = text.rsplit('/').next().unwrap_or_default().to_owned();
+        }
+        Some(Word { pieces })
     }
 
     /// Arguments of the program.

@@ -166,7 +166,10 @@ impl Policy {
 
     /// Reason to ask about a command with words that are known only when it runs: it could be one that has a rule.
     fn doubt(&self, command: &SimpleCommand, text: &str, place: &Place<'_>) -> Option<String> {
-        let program = command.words.first()?;
+        let program = &command.program_word()?;
+        if command.hides_program {
+            return Some("the text does not tell which program runs".to_owned());
+        }
         if !command.words.iter().any(Word::is_dynamic) {
             return None;
         }
@@ -291,11 +294,13 @@ fn binds_variables(text: &str) -> bool {
         "set",
         "xargs",
     ];
-    let signs = [
-        "|", "`", "$(", "$1", "$2", "$@", "$*", "${1", "${@", "<<", "<(",
-    ];
+    let signs = ["|", "`", "$(", "$@", "$*", "${@", "<<", "<("];
     let mut braces = text.match_indices('{');
+    let is_digit = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+    let mut positions = text.split('$').skip(1);
     signs.iter().any(|sign| text.contains(sign))
+        || positions.any(|rest| is_digit(rest.strip_prefix('{').unwrap_or(rest)))
+        || text.contains("printf -v")
         || braces.any(|(at, _)| !text[..at].ends_with('$'))
         || text.split(is_between).any(|word| commands.contains(&word))
 }

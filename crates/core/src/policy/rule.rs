@@ -336,8 +336,8 @@ impl Rule {
         let has_unknown = arguments.iter().any(is_unknown);
         // A program that is not known could be any, so the rest of the rule must tell something.
         let tells = !rest.is_empty() || !self.with.is_empty() || self.targets.is_some();
-        let is_program = match command.words.first() {
-            Some(word) if is_unknown(word) => tells,
+        let is_program = match command.program_word() {
+            Some(word) if is_unknown(&word) => tells,
             Some(_) => has_unknown && may_be_program(program, command),
             None => false,
         };
@@ -346,7 +346,7 @@ impl Rule {
         };
         let has_with = || {
             let is_given = |with: &String| {
-                let is_option = with.starts_with('-') && has_option(with, arguments);
+                let is_option = with.starts_with('-') && self.has_option(with, arguments);
                 is_option || arguments.iter().any(|word| could_be(with, word))
             };
             self.with.is_empty() || self.with.iter().any(is_given)
@@ -383,7 +383,10 @@ impl Rule {
         let arguments = command.arguments();
         let (options, names): (Vec<&String>, Vec<&String>) =
             rest.iter().partition(|word| word.starts_with('-'));
-        if !options.iter().all(|option| has_option(option, arguments)) {
+        if !options
+            .iter()
+            .all(|option| self.has_option(option, arguments))
+        {
             return false;
         }
         let is_hit = |name: &str, word: &Word| {
@@ -392,10 +395,33 @@ impl Rule {
         in_order(&names, arguments, &is_hit)
     }
 
+    /// Returns whether an option is among the arguments. `rm` has several names for one option.
+    fn has_option(&self, option: &str, arguments: &[Word]) -> bool {
+        if self.run.first().is_none_or(|program| program != "rm") {
+            return has_option(option, arguments);
+        }
+        let letters = match option {
+            "--recursive" => "r",
+            "--force" => "f",
+            option => option.strip_prefix('-').unwrap_or_default(),
+        };
+        if !is_letters(letters) {
+            return has_option(option, arguments);
+        }
+        letters.chars().all(|letter| {
+            let has = |letter: char| arguments.iter().any(|word| has_letter(word, letter));
+            match letter {
+                'r' | 'R' => has('r') || has('R') || has_option("--recursive", arguments),
+                'f' => has('f') || has_option("--force", arguments),
+                other => has(other),
+            }
+        })
+    }
+
     fn may_have_option(&self, command: &SimpleCommand) -> bool {
         let arguments = command.arguments();
         self.with.iter().any(|with| match with.starts_with('-') {
-            true => has_option(with, arguments),
+            true => self.has_option(with, arguments),
             false => arguments.iter().any(|word| could_match(with, word)),
         })
     }
@@ -446,7 +472,11 @@ fn may_be_program(rule: &str, command: &SimpleCommand) -> bool {
             let path = word.text().unwrap_or_default();
             matches(rule, &name) || matches(rule, &path)
         }
-        None => rule != "*" && could_match(rule, word),
+        None => {
+            let name = command.program_word();
+            let is_named = name.is_some_and(|name| could_match(rule, &name));
+            rule != "*" && (could_match(rule, word) || is_named)
+        }
     }
 }
 
@@ -455,12 +485,8 @@ fn has_option(option: &str, arguments: &[Word]) -> bool {
     let letters = option.strip_prefix('-').filter(|rest| is_letters(rest));
     match letters {
         Some(letters) if !option.contains('*') => letters.chars().all(|letter| {
-            arguments.iter().any(|word| {
-                let given = word.shown();
-                let given = given.strip_prefix('-').unwrap_or_default();
-                let short = given.split('=').next().unwrap_or_default();
-                is_letters(short) && short.contains(letter)
-            })
+            let has_letter = |word: &Word| has_letter(word, letter);
+            arguments.iter().any(has_letter)
         }),
         _ => arguments.iter().any(|word| {
             let name = word.shown();
@@ -470,6 +496,26 @@ fn has_option(option: &str, arguments: &[Word]) -> bool {
             could_match(option, word) || matches(option, name) || is_begin
         }),
     }
+}
+
+/// Returns whether a word has this letter as a short option. A pattern such as `-r?` may have every letter.
+fn has_letter(word: &Word, letter: char) -> bool {
+    let given = word.shown();
+    let Some(given) = given
+        .strip_prefix('-')
+        .filter(|rest| !rest.starts_with('-'))
+    else {
+        return false;
+    };
+    if word.pieces.contains(&Piece::Glob) {
+        return true;
+    }
+    let end = match word.is_dynamic() {
+        true => given.find(|c: char| !c.is_ascii_alphanumeric()),
+        false => given.find('='),
+    };
+    let letters = &given[..end.unwrap_or(given.len())];
+    is_letters(letters) && letters.contains(letter)
 }
 
 /// Options without a value that often stand before `--dry-run`.
@@ -535,6 +581,7 @@ fn is_open_ended(command: &SimpleCommand) -> bool {
             .is_some_and(|path| harmless.contains(&path.as_str()))
     };
     command.names_changed
+        || command.hides_program
         || command.runs_code == Some(RunsCode::ByOption)
         || command.words.iter().any(Word::is_dynamic)
         || command

@@ -268,7 +268,9 @@ impl Sim {
             Closing::Answered(Answer::Yes) => "yes",
             Closing::Answered(Answer::No) => "no",
             Closing::Withdrawn => "withdrawn",
-            Closing::Expired => unreachable!("held commands have transcripts"),
+            Closing::Answered(Answer::Refused) | Closing::Expired => {
+                unreachable!("held commands have transcripts")
+            }
         });
         let open = self.asked.contains_key(&question);
         let first = self.closed.insert(question, closing).is_none();
@@ -279,7 +281,7 @@ impl Sim {
             life.due_since = now;
             match closing {
                 Closing::Answered(Answer::Yes) => life.patient_since = now,
-                Closing::Answered(Answer::No) => life.decided = true,
+                Closing::Answered(Answer::No | Answer::Refused) => life.decided = true,
                 Closing::Withdrawn | Closing::Expired => {}
             }
         }

@@ -214,6 +214,7 @@ fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
                 answer: match words.next()?.as_str() {
                     "yes" => Answer::Yes,
                     "no" => Answer::No,
+                    "refused" => Answer::Refused,
                     other => return Err(format!("neither yes nor no: {other}")),
                 },
                 quiet_for: words.time("quiet")?,

@@ -198,6 +198,7 @@ fn closed(closing: Closing) -> &'static str {
     match closing {
         Closing::Answered(Answer::Yes) => "answered yes",
         Closing::Answered(Answer::No) => "answered no",
+        Closing::Answered(Answer::Refused) => "answered refused",
         Closing::Withdrawn => "withdrawn",
         Closing::Expired => "expired",
     }
@@ -232,6 +233,7 @@ fn answered(outcome: &Outcome, stage: &mut Stage) -> String {
                 NotStarted::Held(WhyHeld::NobodyToAsk) => "held, nobody to ask".into(),
                 NotStarted::Held(WhyHeld::Standby) => "held, standby is over".into(),
                 NotStarted::Declined(because) => format!("declined {because:?}"),
+                NotStarted::Refused(why) => format!("refused {why:?}"),
                 NotStarted::Expired => "expired".into(),
                 NotStarted::Withdrawn => "withdrawn".into(),
             };

@@ -4,10 +4,13 @@
 //! Nothing here runs anything or looks at files. Text that exceeds a limit or does not parse is reported as unparsed,
 //! never as fewer commands.
 
+mod braces;
 mod containers;
 mod deletes;
 mod interpreters;
+mod names;
 mod programs;
+mod quoted_code;
 #[cfg(test)]
 mod random_scripts;
 mod runs_code;
@@ -112,6 +115,36 @@ fn quoted_roots(text: &str) -> Option<String> {
     is_test.then(|| text.replace(" / ]", " '/' ]").replace("[ / ", "[ '/' "))
 }
 
+/// Text that the parser reads, for one that it does not: with `>|` for `<>`, and `*` for `?` and classes such as `[ab]` in
+/// words. `None`: it has none of these.
+fn readable(text: &str) -> Option<String> {
+    let text = quoted_roots(text).unwrap_or_else(|| text.to_owned());
+    let opened = text.replace("<>", ">|");
+    let mut out = String::new();
+    let mut rest = opened.as_str();
+    while let Some(c) = rest.chars().next() {
+        let pattern = match c {
+            '?' => Some(1),
+            '[' => class_length(rest),
+            _ => None,
+        };
+        let is_part = |c: char| c.is_alphanumeric() || "*/._-".contains(c);
+        let is_in_word =
+            |length: &usize| out.ends_with(is_part) || rest[*length..].starts_with(is_part);
+        let length = pattern.filter(is_in_word);
+        out.push(if length.is_some() { '*' } else { c });
+        rest = &rest[length.unwrap_or(c.len_utf8())..];
+    }
+    (out != text).then_some(out)
+}
+
+/// Length of the class of characters at the begin of a text. `None`: it is none, or the subscript of an assignment.
+fn class_length(text: &str) -> Option<usize> {
+    let end = text.find(']')? + 1;
+    let is_assignment = text[end..].starts_with(['=', '+']);
+    (!text[..end].contains(char::is_whitespace) && !is_assignment).then_some(end)
+}
+
 /// Collects the commands of a command line.
 struct Reader {
     /// Home directory of the user, to which `cd` goes without a word.
@@ -135,14 +168,14 @@ struct Scope {
 
 /// Returns whether a variable changes which program a name means, or makes programs run others.
 pub fn changes_commands(name: &str) -> bool {
-    walk::changes_names(name) || values::is_command(name)
+    names::changes_names(name) || values::is_command(name)
 }
 
 impl Reader {
     /// Adds the commands in variables that are set for the whole command line.
     fn variables(&mut self, env: &[(String, String)], scope: &Scope) -> Result<(), Unparsed> {
         for (name, value) in env {
-            self.names_changed |= walk::changes_names(name);
+            self.names_changed |= names::changes_names(name);
             let scope = Scope {
                 scripts: scope.scripts + 1,
                 input: Input::None,
@@ -161,14 +194,32 @@ impl Reader {
         let quoted;
         let (text, found) = match tree(text) {
             Err(NOT_SHELL) => {
-                quoted = quoted_roots(text).ok_or(NOT_SHELL)?;
-                (quoted.as_str(), tree(&quoted)?)
+                let (other, found) = readable_tree(text)?;
+                quoted = other;
+                // `sh <> file`: the file is also the input.
+                if text.contains("<>") {
+                    let input = text.replace("<>", "< ");
+                    self.script_again(&input, scope.clone(), self.names_changed);
+                }
+                (quoted.as_str(), found)
             }
             found => (text, found?),
         };
         let names_changed = self.names_changed;
         walk::walk(self, text, &found, scope.clone())?;
+        for code in quoted_code::scripts(text, &found) {
+            let inside = Scope {
+                scripts: scope.scripts + 1,
+                input: Input::None,
+                ..scope.clone()
+            };
+            self.script(&code, inside)?;
+        }
         if scope.scripts < MAX_EXPANDED {
+            let divided = variables::with_blanks(text);
+            for expanded in braces::expanded(text, &found).into_iter().chain(divided) {
+                self.script_again(&expanded, scope.clone(), names_changed);
+            }
             for expanded in variables::expanded(text, &found) {
                 self.script_again(&expanded, scope.clone(), names_changed);
             }
@@ -245,6 +296,13 @@ enum Input {
     Files(Vec<Word>),
     /// Something that is known only when the command runs.
     Unknown,
+}
+
+/// Tree of a text that the parser does not read as it is, with the text that it reads.
+fn readable_tree(text: &str) -> Result<(String, Tree), Unparsed> {
+    let texts = [quoted_roots(text), readable(text)].into_iter().flatten();
+    let mut trees = texts.filter_map(|text| tree(&text).ok().map(|tree| (text, tree)));
+    trees.next().ok_or(NOT_SHELL)
 }
 
 fn tree(text: &str) -> Result<Tree, Unparsed> {

@@ -4,6 +4,7 @@
 
 use abide_core::policy::{Origin, SimpleCommand, Word};
 
+use super::quoted_code::{expansion, has_substitution};
 use super::wrapper::{joined, script, value_of};
 use super::{Input, Reader, Scope, Unparsed};
 
@@ -85,6 +86,9 @@ const VARIABLES: &[&str] = &[
     "RUSTC_WRAPPER",
 ];
 
+/// Variables whose value is expanded, with the substitutions in it, when a shell starts or prints a prompt.
+const EXPANDED: &[&str] = &["BASH_ENV", "ENV", "PS0", "PS1", "PS2", "PS4"];
+
 /// Settings of git whose value is a command line, by the last part of their names.
 const SETTINGS: &[&str] = &[
     "askpass",
@@ -165,7 +169,7 @@ pub(super) fn add(
 
 /// Returns whether the value of a variable is a command line.
 pub(super) fn is_command(name: &str) -> bool {
-    VARIABLES.contains(&name)
+    VARIABLES.contains(&name) || EXPANDED.contains(&name)
 }
 
 /// Adds the command of a variable that is set, if its value is one.
@@ -175,10 +179,16 @@ pub(super) fn add_variable(
     value: &str,
     scope: &Scope,
 ) -> Result<(), Unparsed> {
-    match is_command(name) {
+    match name {
+        name if EXPANDED.contains(&name) => match has_substitution(value) {
+            true => script(reader, &expansion(value), scope.clone()),
+            false => Ok(()),
+        },
         // `LESSOPEN='|command %s'` reads from the command.
-        true => script(reader, value.trim_start_matches(['|', '-']), scope.clone()),
-        false => Ok(()),
+        name if VARIABLES.contains(&name) => {
+            script(reader, value.trim_start_matches(['|', '-']), scope.clone())
+        }
+        _ => Ok(()),
     }
 }
 

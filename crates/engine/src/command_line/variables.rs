@@ -95,6 +95,19 @@ fn with_values(
     (at > 0).then_some(out)
 }
 
+/// Text with blanks in the places of `$IFS`, which divides words where it has no quotes. `None`: it has none.
+pub(super) fn with_blanks(text: &str) -> Option<String> {
+    let mut parts = text.split("${IFS");
+    let mut out = parts.next()?.to_owned();
+    for part in parts {
+        // `${IFS%?}`
+        out.push(' ');
+        out.push_str(part.split_once('}').map_or(part, |(_, rest)| rest));
+    }
+    let out = out.replace("$IFS", " ");
+    (out != text).then_some(out)
+}
+
 /// Default of an expansion: `${NAME:-value}`, `${NAME-value}`, and the same with `=` or `+`.
 struct DefaultValue<'t> {
     name: &'t str,
@@ -242,7 +255,7 @@ fn is_expanded(node: Node<'_>) -> bool {
 }
 
 /// Visits all nodes in the order of the text.
-fn visit<'t>(root: Node<'t>, see: &mut impl FnMut(Node<'t>)) {
+pub(super) fn visit<'t>(root: Node<'t>, see: &mut impl FnMut(Node<'t>)) {
     let mut open = vec![root];
     while let Some(node) = open.pop() {
         see(node);

@@ -3,9 +3,14 @@
 use abide_core::policy::{Folder, Origin, Piece, Redirect, SimpleCommand, Word};
 use tree_sitter::{Node, Tree};
 
-use super::word::{collect_inner, word};
+use super::names::{
+    NAME_TABLES, changed_variable, changes_meaning, changes_names, hides_program, names_variable,
+    sets_names,
+};
+use super::variables::visit;
+use super::word::{collect_inner, has_braces, word};
 use super::wrapper::joined;
-use super::{Input, MAX_LEVELS, NOT_SHELL, Reader, Scope, TOO_DEEP, Unparsed, values};
+use super::{Input, MAX_LEVELS, NOT_SHELL, Reader, Scope, TOO_DEEP, Unparsed, braces, values};
 
 /// Levels of the tree below which the walk stops. Each nested construct takes a few levels.
 const MAX_DEPTH: usize = 4 * MAX_LEVELS;
@@ -14,30 +19,6 @@ const MAX_DEPTH: usize = 4 * MAX_LEVELS;
 const RESERVED_WORDS: &[&str] = &[
     "!", "{", "}", "[[", "]]", "if", "then", "elif", "else", "fi", "case", "esac", "for", "while",
     "until", "do", "done", "select",
-];
-
-/// Variables that change which program a name means, or make programs run others.
-const NAMES: &[&str] = &[
-    "PATH",
-    "BASH_ENV",
-    "ENV",
-    "IFS",
-    "PAGER",
-    "EDITOR",
-    "VISUAL",
-    "NODE_OPTIONS",
-    "PERL5OPT",
-    "PERL5LIB",
-    "RUBYOPT",
-    "JAVA_TOOL_OPTIONS",
-    "PROMPT_COMMAND",
-    "SHELLOPTS",
-    "BASHOPTS",
-    "HOME",
-    "SHELL",
-    "CDPATH",
-    "GLOBIGNORE",
-    "RUSTC_WRAPPER",
 ];
 
 /// Adds the commands of a script to the reader.
@@ -56,7 +37,11 @@ pub(super) fn walk(
         levels: 0,
         depth: 0,
         functions: Vec::new(),
+        is_made_up: false,
     };
+    visit(tree.root_node(), &mut |node| {
+        walker.reader.names_changed |= sets_names(node, text);
+    });
     walker.visit(tree.root_node())
 }
 
@@ -71,6 +56,8 @@ struct Walker<'a> {
     input: Input,
     /// Functions that the script certainly has defined.
     functions: Vec<String>,
+    /// The text does not tell the program of the command that is visited.
+    is_made_up: bool,
 }
 
 impl<'a> Walker<'a> {
@@ -271,6 +258,10 @@ impl<'a> Walker<'a> {
         if changes_names(&name) {
             self.reader.names_changed = true;
         }
+        if NAME_TABLES.contains(&name.as_str()) {
+            let words = vec![Word::literal("declare"), Word::literal(&name)];
+            self.finish(words, Vec::new(), Vec::new(), Input::None)?;
+        }
         let inside = Scope {
             scripts: self.scope.scripts + 1,
             ..self.scope.clone()
@@ -392,7 +383,10 @@ impl<'a> Walker<'a> {
                 let duplicates = source.contains(">&") && target.kind() == "number";
                 let target = word(target, self.text, inner);
                 if !duplicates {
-                    let writes = source.contains('>');
+                    // What is read from the network is also connected to.
+                    let shown = target.shown();
+                    let connects = shown.starts_with("/dev/tcp/") || shown.starts_with("/dev/udp/");
+                    let writes = source.contains('>') || connects;
                     let written = || self.reader.written_text(&target, &self.scope.folder);
                     let given = (!writes).then(|| written().map_or(Input::Unknown, Input::Text));
                     redirects.push(Redirect { writes, target });
@@ -473,8 +467,18 @@ impl<'a> Walker<'a> {
         words.append(&mut extra);
         words.extend(late_words);
         self.visit_all(inner)?;
+        let name = node.child_by_field_name("name");
+        self.is_made_up = name.is_some_and(|name| self.is_made_up(&self.text[name.byte_range()]));
         self.finish(words, assignments, redirects, input)?;
         self.visit_all(behind)
+    }
+
+    /// Returns whether the name of a program is made of braces for too many words, or of the changed value of a variable
+    /// that the script may set: `${x,,}`, `${x#y}`, `${!x}`.
+    fn is_made_up(&self, name: &str) -> bool {
+        let is_set = |variable: &str| self.scope.scripts > 0 || names_variable(self.text, variable);
+        (has_braces(name) && braces::words(name).is_none())
+            || changed_variable(name).is_some_and(is_set)
     }
 
     fn finish(
@@ -502,6 +506,11 @@ impl<'a> Walker<'a> {
             runs_code: None,
             names_changed: self.reader.names_changed || changed,
             from_default: false,
+            hides_program: false,
+        };
+        let command = SimpleCommand {
+            hides_program: std::mem::take(&mut self.is_made_up) || hides_program(&command),
+            ..command
         };
         let next = next_folder(&command, &self.reader.home);
         let changes = changes_meaning(&command);
@@ -513,24 +522,6 @@ impl<'a> Walker<'a> {
         }
         Ok(())
     }
-}
-
-pub(super) fn changes_names(name: &str) -> bool {
-    let prefixes = ["LD_", "GIT_", "PYTHON", "DYLD_", "BASH_FUNC"];
-    let has_prefix = || prefixes.iter().any(|prefix| name.starts_with(prefix));
-    // abide sets them itself.
-    let harmless = ["PYTHONUNBUFFERED", "GIT_DISCOVERY_ACROSS_FILESYSTEM"];
-    NAMES.contains(&name) || (has_prefix() && !harmless.contains(&name))
-}
-
-/// True for commands after which a name may mean something else.
-fn changes_meaning(command: &SimpleCommand) -> bool {
-    let builtins = [
-        "alias", "unalias", "hash", "enable", "set", "shopt", "export", "declare", "typeset",
-        "readonly", "source", ".", "eval",
-    ];
-    let program = command.program();
-    program.is_some_and(|name| builtins.contains(&name.as_str()))
 }
 
 /// Directory after `cd` or `pushd`. `None`: the command does not change it.

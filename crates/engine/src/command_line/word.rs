@@ -146,7 +146,14 @@ fn bare(source: &str, word: &mut Word) {
                 Some('\n') | None => {}
                 Some(escaped) => word.push_text(escaped.encode_utf8(&mut [0; 4])),
             },
-            '*' | '?' | '[' => word.pieces.push(Piece::Glob),
+            '[' => {
+                // A class of characters such as `[ab]` stands for one of them.
+                if let Some(end) = chars.as_str().find(']') {
+                    chars = chars.as_str()[end + 1..].chars();
+                }
+                word.pieces.push(Piece::Glob);
+            }
+            '*' | '?' => word.pieces.push(Piece::Glob),
             c => word.push_text(c.encode_utf8(&mut [0; 4])),
         }
     }
@@ -158,7 +165,7 @@ fn is_user(name: &str) -> bool {
 }
 
 /// True if the shell makes several words of this one.
-fn has_braces(source: &str) -> bool {
+pub(super) fn has_braces(source: &str) -> bool {
     let Some(open) = source.find('{') else {
         return false;
     };

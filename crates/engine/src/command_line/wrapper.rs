@@ -2,6 +2,7 @@
 
 use abide_core::policy::{Folder, Origin, Piece, SimpleCommand, Word, normalized};
 
+use super::names::hides_program;
 use super::runs_code::runs_code;
 use super::{
     Input, Reader, Scope, Unparsed, containers, deletes, interpreters, programs, shell, sql, values,
@@ -210,38 +211,54 @@ const WRAPPERS: &[Wrapper] = &[
     },
 ];
 
+/// Name that stands for all dynamic loaders.
+const LOADER: &str = "ld.so";
+
 /// Further wrappers, without knowledge of their options: the number of words before the command.
 const FURTHER: &[(&str, usize)] = &[
     ("bunx", 0),
     ("bwrap", 0),
     ("catchsegv", 0),
     ("chrt", 1),
+    ("cgexec", 0),
+    ("choom", 0),
     ("dbus-run-session", 0),
+    ("dumb-init", 0),
     ("eatmydata", 0),
     ("entr", 0),
     ("fakeroot", 0),
     ("faketime", 1),
     ("firejail", 0),
     ("gosu", 1),
+    ("i386", 0),
+    (LOADER, 0),
+    ("linux32", 0),
+    ("linux64", 0),
     ("ltrace", 0),
     ("nsenter", 0),
     ("numactl", 0),
+    ("prlimit", 0),
     ("proxychains", 0),
     ("proxychains4", 0),
     ("rlwrap", 0),
     ("run0", 0),
+    ("runcon", 1),
     ("runuser", 0),
     ("setarch", 1),
     ("setpriv", 0),
+    ("ssh-agent", 0),
     ("su-exec", 1),
+    ("systemd-cat", 0),
     ("systemd-inhibit", 0),
     ("systemd-run", 0),
     ("taskset", 1),
+    ("tini", 0),
     ("torsocks", 0),
     ("unbuffer", 0),
     ("uvx", 0),
     ("valgrind", 0),
     ("watchexec", 0),
+    ("x86_64", 0),
     ("xvfb-run", 0),
 ];
 
@@ -347,6 +364,11 @@ fn queries(command: &SimpleCommand) -> bool {
 
 /// Words of the command that a wrapper runs.
 pub(super) fn inner_words(command: &SimpleCommand, name: &str) -> Option<Vec<Word>> {
+    // The dynamic loader: `ld-linux-x86-64.so.2`.
+    let name = match name {
+        loader if loader.starts_with("ld-") && loader.contains(".so") => LOADER,
+        name => name,
+    };
     let further = || -> Option<Wrapper> {
         let (_, positions) = FURTHER.iter().find(|(further, _)| *further == name)?;
         Some(Wrapper {
@@ -439,6 +461,11 @@ pub(super) fn wrapped(
         runs_code: None,
         names_changed: outer.names_changed || changed,
         from_default: false,
+        hides_program: false,
+    };
+    let inner = SimpleCommand {
+        hides_program: hides_program(&inner),
+        ..inner
     };
     reader.add(inner, input, scope)
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::query::Query;
 use super::seal::{RowSeal, SealedRow};
 use super::{RowScope, StoreFault};
-use crate::LaunchOptions;
+use crate::HeldLaunch;
 
 /// Command of a question, but for its launch data.
 #[derive(Deserialize, Serialize)]
@@ -44,9 +44,9 @@ struct CommandRow {
 pub struct CommandAnswer {
     pub session: String,
     pub command: String,
-    /// `yes`, `no`, `withdrawn` or `expired`.
+    /// `yes`, `no`, `refused`, `withdrawn` or `expired`.
     pub closing: String,
-    /// Words of the person.
+    /// Words of the person, or the reason of the refusal.
     pub because: Option<String>,
     /// Fingerprints of the secrets in the environment of the command.
     pub secrets: Arc<SecretFingerprints>,
@@ -71,7 +71,7 @@ pub(super) fn text(held: &HeldCommand) -> String {
             .map(|(choice, rules)| (choice.as_str().to_owned(), rules.to_string()))
             .collect(),
         person_only: approval.person_only,
-        secrets: BASE64_STANDARD.encode(LaunchOptions::secrets_of_held(held).to_bytes()),
+        secrets: BASE64_STANDARD.encode(HeldLaunch::secrets_of(held).to_bytes()),
     };
     serde_json::to_string(&row).unwrap_or_default()
 }

@@ -35,7 +35,7 @@ pub struct StoreReader {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedQuestion {
     pub about: QuestionAbout,
-    /// `yes`, `no`, `withdrawn` or `expired`.
+    /// `yes`, `no`, `refused`, `withdrawn` or `expired`.
     pub closing: String,
     /// Idempotency key of the answer.
     pub key: Option<String>,

@@ -216,6 +216,7 @@ pub fn closing_word(closing: Closing) -> &'static str {
     match closing {
         Closing::Answered(Answer::Yes) => "yes",
         Closing::Answered(Answer::No) => "no",
+        Closing::Answered(Answer::Refused) => "refused",
         Closing::Withdrawn => "withdrawn",
         Closing::Expired => "expired",
     }

@@ -74,6 +74,11 @@ fn held_message(id: QuestionId, answer: Option<&CommandAnswer>) -> String {
                  {command}{because}"
             )
         }
+        "refused" => format!(
+            "[System] A person allowed your held command (question '{id}'), but it is refused by now: {}. Nothing was \
+             run.\nCommand: {command}",
+            one_line(answer.because.as_deref().unwrap_or_default())
+        ),
         "expired" => format!(
             "[System] Your held command has expired: nobody answered question '{id}' within a day. Nothing was \
              run.\nCommand: {command}"

@@ -17,6 +17,7 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
             match answer {
                 Answer::Yes => "yes",
                 Answer::No => "no",
+                Answer::Refused => "yes, but the rules or the settings refuse its command by now, so it was not started",
             }
         ),
         Refusal::QuestionClosed(id, Closing::Withdrawn) => {

@@ -17,13 +17,17 @@ fn p164_denied_command_is_found_after_fifty_others() {
             "rm -rf //x/",
             "rm -rf /y/../x",
             "rm -rfv /x",
+            "rm -Rf /x",
+            "rm --recursive --force /x",
+            "rm -R --forc /x",
+            "rm -r? -f /x",
             "cd / && rm -rf x/../x || rm -rf /x",
         ],
     );
     all(
         &open(),
         Action::Allow,
-        &["rm -rf /y", "rm -r /x", "rm -rf x"],
+        &["rm -rf /y", "rm -r /x", "rm -rf x", "rm --recursive /x"],
     );
 }
 
@@ -426,6 +430,66 @@ fn always_for_a_command_as_root_allows_exactly_that_command() {
             "PATH=. sudo systemctl restart nginx",
             "sudo systemctl restart nginx > /etc/x",
         ],
+    );
+}
+
+#[test]
+fn always_allows_no_more_than_the_call_that_it_was_made_from() {
+    let asking = |program: &str| Policy {
+        rules: vec![Rule::new("", Action::Ask, &[program])],
+        ..open()
+    };
+    for (program, text, others) in [
+        (
+            "rm",
+            "rm -v x",
+            &["rm -v y", "rm x", "rm -v x y", "rm -rf x"][..],
+        ),
+        ("rm", "rm 'a*'", &["rm ab", "rm a*"]),
+        ("touch", "touch 'a*' b", &["touch ab b"]),
+        ("tool", "tool '...'", &["tool x"]),
+        ("git", "git push origin '+*'", &["git pull"]),
+        ("npm", "npm ru\\\nn build", &["npm ru", "npm run deploy"]),
+        ("touch", "touch 'a\nb'", &["touch a"]),
+        ("touch", "touch 'a\u{9b}b'", &["touch a"]),
+    ] {
+        let policy = asking(program);
+        let line = parse(text, WORK);
+        for offer in offers(&policy, &line, &place()) {
+            let mut wider = policy.clone();
+            wider.rules.extend(offer.rules);
+            all(&wider, Action::Ask, others);
+        }
+    }
+    let line = parse("rm -r build /etc/x", WORK);
+    for offer in offers(&builtin(), &line, &place()) {
+        let mut wider = builtin();
+        wider.rules.extend(offer.rules);
+        all(
+            &wider,
+            Action::Ask,
+            &["rm -r build /etc/x /etc/y", "rm -r build /etc"],
+        );
+    }
+    let shown = |policy: &Policy, text: &str| {
+        let all = offers(policy, &parse(text, WORK), &place()).into_iter();
+        let always = all.filter(|offer| offer.choice == Choice::Always);
+        let mut rules = always.flat_map(|offer| offer.rules);
+        rules.next().map(|rule| (rule.run.join(" "), rule.exact))
+    };
+    assert_eq!(
+        shown(&asking("rm"), "rm -v x"),
+        Some(("rm -v x".into(), true))
+    );
+    assert_eq!(
+        shown(&asking("git"), "git push origin '+*'"),
+        Some(("git push".into(), false))
+    );
+    assert_eq!(shown(&builtin(), "git push origin '+*'"), None);
+    assert_eq!(shown(&asking("touch"), "touch 'a*' b"), None);
+    assert_eq!(
+        shown(&asking("npm"), "npm \\\n test"),
+        Some(("npm test".into(), false))
     );
 }
 

@@ -2,6 +2,7 @@
 
 mod evasion;
 mod everyday;
+mod hidden_programs;
 mod judging;
 mod values;
 

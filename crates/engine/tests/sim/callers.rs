@@ -16,7 +16,9 @@ use super::World;
 use super::clock::LATE;
 use super::disk::SLOWEST;
 use crate::clock::pause;
+use crate::config::{NetworkMode, SandboxMode};
 use crate::handle::{CallStep, CallUpdate, Handle, LaunchOptions, PendingCall};
+use crate::launch_bytes::HeldLaunch;
 
 pub const AGENTS: [&str; 2] = ["ann", "bob"];
 
@@ -94,7 +96,7 @@ impl World {
             approval: held.then(|| {
                 Arc::new(Approval {
                     // Sometimes equal to that of another call, which then shares its question.
-                    launch: launch.to_bytes().into(),
+                    launch: held_launch(launch.clone()).to_bytes().into(),
                     asking: self.asking(),
                     folder: "/".into(),
                     part: HELD.into(),
@@ -352,6 +354,7 @@ impl World {
                 tally.count(match why {
                     NotStarted::Held(_) => "held",
                     NotStarted::Declined(_) => "declined",
+                    NotStarted::Refused(_) => "refused",
                     NotStarted::Expired => "expired",
                     NotStarted::Withdrawn => "withdrawn",
                 });
@@ -430,5 +433,14 @@ fn record_plan(caller: Caller, request: Request, bound: Option<u64>) -> Plan {
         launch: None,
         text: None,
         answered_within: bound.map(|bound| bound + COMMITS),
+    }
+}
+
+fn held_launch(options: LaunchOptions) -> HeldLaunch {
+    HeldLaunch {
+        options,
+        workspace: "/".into(),
+        given: Vec::new(),
+        settings: (SandboxMode::Off, NetworkMode::Off),
     }
 }

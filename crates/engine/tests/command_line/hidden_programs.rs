@@ -1,0 +1,215 @@
+//! Command lines whose words hide the program: patterns, changed values, code in quotes, tables of names.
+
+use super::*;
+
+#[test]
+fn patterns_and_braces_hide_no_program_or_option() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "g?t push --force",
+            "gi[t] push --force",
+            "[g]it push --force",
+            "?it push --force",
+            "/usr/bin/g?t push --force",
+            "/usr/bin/g* push --force",
+            "git pu{sh,ll} --force",
+            "{git,push,--force}",
+            "git push --for{ce,}",
+            "git push -{f,u}",
+            "git push -{e..g}",
+            "git push -?",
+            "git$IFS'push'$IFS--force",
+            "git${IFS%?}push$IFS$9--force",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Deny,
+        &[
+            "rm -r? /",
+            "rm -[r]f /",
+            "rm -{r,f} /",
+            "rm -Rf /",
+            "rm -vRf /",
+            "rm --recursive --force /",
+            "rm -r$X /",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "mkdir -p src/{a,b}/{c,d}",
+            "cp x{,.bak}",
+            "mv file.{txt,md}",
+            "target/debug/deps/app-* --nocapture",
+            "./test-?.sh",
+            "echo {1..3}",
+            "ls [a-z]*.txt",
+            "rm -f build-*",
+            "git show stash@{0}",
+            "IFS=, read -r a b <<< x; echo \"$IFS\"",
+        ],
+    );
+}
+
+#[test]
+fn program_that_is_made_of_a_changed_value_asks() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "x=SUDO; ${x,,} ls",
+            "x=sudo; ${x^^} ls",
+            "x=xsudo; ${x#x} ls",
+            "x=sudox; \"${x%x}\" ls",
+            "x=sxdo; ${x/x/u} ls",
+            "x=asudo; ${x:1} ls",
+            "y=x; ${!y} ls",
+            "printf -v x %s sudo; $x ls",
+            "sh -c '$0 ls' sudo",
+            "sh -c '$1 ls' _ sudo",
+            "sh -c '${3} ls' _ a b sudo",
+            "hash -p /usr/bin/git ls; ls push --force",
+            "builtin hash -p /usr/bin/git ls; ls push --force",
+            "BASH_CMDS[ls]=/usr/bin/git; ls push --force",
+            "declare -A BASH_CMDS; ls",
+            "read BASH_CMDS[ls] <<< /x; ls",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "${CC%% *} -c a.c",
+            "\"${EDITOR##*/}\" notes",
+            "f=a.c; gcc ${f%.c}.o",
+            "hash -r; hash git",
+            "printf '%s\\n' a; $CC -c a.c",
+        ],
+    );
+}
+
+#[test]
+fn code_in_quoted_text_that_a_shell_evaluates_hides_no_command() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "cat <<-E\n\t$(git push --force)\n\tE",
+            "cat <<-E\n\t\"`git push --force`\"\n\tE",
+            "echo `echo \\`git push --force\\``",
+            "PS4='$(git push --force)'; set -x; ls",
+            "PS4='$(git push --force)' bash -x -c ls",
+            "export PS1='`git push --force`'",
+            "[[ -v 'a[$(git push --force)]' ]]",
+            "test -v 'a[$(git push --force)]'",
+            "[ -v 'a[0+`git push --force`]' ]",
+            "[[ 'a[$(git push --force)]' -eq 0 ]]",
+            "x='a[$(git push --force)]'; (( x ))",
+            "let 'a[$(git push --force)]=1'",
+            "declare 'a[$(git push --force)]=1'",
+            "printf -v 'a[$(git push --force)]' x",
+            "read 'a[$(git push --force)]'",
+            "unset \"a[\\$(git push --force)]\"",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "cat <<-'E'\n\t$(git push --force)\n\tE",
+            "cat <<-E\n\ttext with $x\n\tE",
+            "echo `echo \\`date\\``",
+            "PS4='+ $LINENO: '; set -x; ls",
+            "grep 'a[$(git push --force)]' notes",
+            "git commit -m 'docs[x]: never $(git push --force)'",
+            "[[ $x == 'a b' ]] && [ -n \"$y\" ]",
+        ],
+    );
+}
+
+#[test]
+fn wrappers_of_the_machine_hide_no_command() {
+    let wrappers = [
+        "linux64",
+        "linux32",
+        "i386",
+        "x86_64",
+        "setarch x86_64",
+        "setarch -R",
+        "prlimit --nofile=10",
+        "prlimit -n 10",
+        "/lib64/ld-linux-x86-64.so.2",
+        "/lib/ld-linux-aarch64.so.1 --library-path /x",
+        "/lib/ld-musl-x86_64.so.1",
+    ];
+    for wrapper in wrappers {
+        all(
+            &builtin(),
+            Action::Ask,
+            &[&format!("{wrapper} git push -f")],
+        );
+        all(
+            &builtin(),
+            Action::Allow,
+            &[&format!("{wrapper} git status")],
+        );
+    }
+}
+
+#[test]
+fn file_that_is_opened_for_reading_and_writing_is_written() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "echo x 1<>/dev/sda",
+            "exec 3<>/dev/sda; echo x >&3",
+            "echo 'git push --force' > x; sh <> x",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &["exec 3<>/dev/tcp/127.0.0.1/80"],
+    );
+    all(
+        &closed(),
+        Action::Ask,
+        &["ls 1<>x", "ls < /dev/tcp/h/80", "ls </dev/udp/h/53"],
+    );
+}
+
+#[test]
+fn every_way_to_set_a_variable_that_changes_names_counts() {
+    let set = [
+        "for PATH in /x; do ls; done",
+        "select PATH in /x; do ls; done",
+        "((PATH=1)); ls",
+        "((a=1, LD_PRELOAD=2)); ls",
+        "ls $((PATH=1)); ls",
+        "for ((PATH=1; PATH<2; PATH++)); do ls; done",
+        "let PATH=1; ls",
+        "read -r PATH <<< /x; ls",
+        "printf -v PATH /x; ls",
+        "printf -vPATH /x; ls",
+        "mapfile -t PATH; ls",
+        "getopts a PATH; ls",
+        "XDG_CONFIG_HOME=/x ls",
+    ];
+    for text in set {
+        let last = commands(text).pop();
+        assert!(last.is_some_and(|last| last.names_changed), "{text}");
+    }
+    for text in [
+        "for x in PATH; do ls; done",
+        "((a=1)); ls",
+        "printf PATH; ls",
+    ] {
+        let last = commands(text).pop();
+        assert!(last.is_some_and(|last| !last.names_changed), "{text}");
+    }
+}
