@@ -179,7 +179,7 @@ impl SandboxSubject<'_> {
 
     /// Ports of the daemon, which a sandbox must not take over: the configured one, and the one at which the daemon listens
     /// or listened last. An open page sends its cookie there also while no daemon runs.
-    fn own_ports(&self) -> Vec<u16> {
+    pub fn own_ports(&self) -> Vec<u16> {
         let configured = match self.config.http {
             HttpListen::At(address) => Some(address),
             HttpListen::Off => None,

@@ -1,6 +1,6 @@
 //! Access of probes to sessions: reads the published state, and runs the commands of conditions as sessions.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use abide_core::fleet::MachineId;
@@ -14,10 +14,12 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use super::{Change, Handle, LaunchOptions, SessionView};
 use crate::config;
 use crate::handle::PendingCall;
-use crate::keepers::Follower;
+use crate::keepers::{Follower, PortState};
 use crate::machine_link::session_end;
 use crate::port_openers::Candidates;
-use crate::probe::{Command, Owner, PortCandidates, SessionEnd, Sessions, TRY_LIMIT, TryResult};
+use crate::probe::{
+    Bounds, Command, OutOfBounds, Owner, PortCandidates, SessionEnd, Sessions, TRY_LIMIT, TryResult,
+};
 use crate::sandbox::{SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment};
 use crate::text::{ending_text, last_lines, refusal_sentence, short_command};
 use abide_session::log::tail;
@@ -97,6 +99,30 @@ impl Sessions for SessionAccess {
                 None => std::future::pending().await,
             }
         })
+    }
+
+    fn bounds(&self, owner: &Owner, root: &Path) -> Result<Option<Bounds>, OutOfBounds> {
+        let env = config::environment();
+        let config = self.0.config();
+        let subject = SandboxSubject {
+            config: &config,
+            paths: self.0.paths(),
+            policy: self.0.policy(),
+            agent: &owner.agent,
+            conversation: owner.conversation.as_ref(),
+            root,
+            env: &env,
+        };
+        match subject.choose(WishOf::Agent, SandboxWish::default()) {
+            Ok(SandboxChoice::Off) => Ok(None),
+            Ok(SandboxChoice::Plan(plan)) => Ok(Some(Bounds {
+                plan: *plan,
+                own_ports: subject.own_ports(),
+                published: self.published_ports(&owner.agent),
+            })),
+            Ok(SandboxChoice::Impossible(why)) => Err(OutOfBounds(why)),
+            Err(refused) => Err(OutOfBounds(refused.0)),
+        }
     }
 
     fn port_candidates(&self, owner: &Owner, since: Wall) -> Box<dyn PortCandidates> {
@@ -197,6 +223,15 @@ impl SessionAccess {
             sandbox,
             ..LaunchOptions::plain(wanted.cwd.clone(), env, None, Arc::default())
         }
+    }
+
+    /// Ports on which commands of an agent listen, and that are published on this machine.
+    fn published_ports(&self, agent: &Agent) -> Vec<u16> {
+        let sessions = self.0.published().sessions();
+        let own = sessions.iter().filter(|view| view.state.agent == *agent);
+        let ports = own.flat_map(|view| &view.ports);
+        let published = ports.filter(|(_, state)| **state == PortState::Published);
+        published.map(|(port, _)| *port).collect()
     }
 
     fn try_result(&self, outcome: &Outcome) -> TryResult {

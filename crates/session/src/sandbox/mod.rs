@@ -42,7 +42,7 @@ pub use init::NotBuilt;
 pub(crate) use init::{Sandbox, cannot};
 pub(crate) use of_run::RunSandbox;
 pub(crate) use only_landlock::temporary_folder;
-pub use paths::{OWN_LAYERS, UNWRITABLE, hidden_in_home};
+pub use paths::{HIDDEN_OF_SYS, OWN_FOLDERS, OWN_LAYERS, UNWRITABLE, hidden_in_home};
 pub use plan::{ASK_OUTSIDE, Folder, GatePlan, Mode, Network, Plan};
 pub use probe::{Probed, probe};
 pub use protected_names::writes_already;

@@ -111,6 +111,9 @@ pub const NEVER_WRITABLE: [&str; 3] = [
     "/sys/kernel/uevent_helper",
 ];
 
+/// Folders that a sandbox has of its own: it does not see those of the machine.
+pub const OWN_FOLDERS: [&str; 4] = ["/proc", "/dev", "/run", "/var/run"];
+
 /// Devices that a sandbox has.
 pub const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
