@@ -157,16 +157,13 @@ impl Trees {
             Mode::WorkspaceWrite => mounts::harmless(),
         };
         let workspace = workspace(plan, attributes)?;
-        let mut wanted = plan.write.clone();
         let git = OutsideGit::of(plan);
-        wanted.extend((git.worktree.iter()).map(|worktree| worktree.common.clone()));
+        let common = git.worktree.as_ref().map(|worktree| &worktree.common);
         let mut write = Vec::new();
-        for path in wanted {
-            if !rules::exists(&path) {
-                continue;
+        for path in plan.write.iter().chain(common) {
+            if rules::exists(path) {
+                write.push((path.clone(), writable_tree(path)?));
             }
-            let step = || format!("open '{}'", path.display());
-            write.push((path.clone(), tree_at(&path, mounts::harmless(), step)?));
         }
         let mut devices = Vec::new();
         for name in paths::DEVICES {
@@ -204,6 +201,15 @@ fn tree_at(
 ) -> Result<OwnedFd, Fault> {
     let tree = mounts::clone_tree_at(path).named(&step)?;
     mounts::set_attributes(&tree, attributes).named(&step)?;
+    Ok(tree)
+}
+
+/// Clones a tree that may be written.
+fn writable_tree(path: &Path) -> Result<OwnedFd, Fault> {
+    let step = || format!("open '{}'", path.display());
+    let opened = mounts::open_allowed(path).named(step)?;
+    let tree = mounts::clone_tree(opened).named(step)?;
+    mounts::set_attributes(&tree, mounts::harmless()).named(step)?;
     Ok(tree)
 }
 
