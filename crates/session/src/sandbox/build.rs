@@ -17,7 +17,7 @@ use super::covers::Covers;
 use super::entry;
 use super::gate::GateChannel;
 use super::gate_sockets;
-use super::git::{self, MOST_PROTECTED, OutsideGit, Protected};
+use super::git::{MOST_PROTECTED, OutsideGit, Protected, Worktree};
 use super::layers::Layers;
 use super::mounts::{self, Attributes, MountTable};
 use super::paths;
@@ -444,9 +444,9 @@ fn open_itself(path: &Path, step: impl Fn() -> String) -> Result<OwnedFd, Fault>
 
 /// Protects the git directory outside the workspace that its commits are written to. Of one that a worktree shares with
 /// others, only the worktree's own part stays writable.
-fn protect_worktree(worktree: &git::Worktree) -> Result<(), Fault> {
-    let mut protected = git::protected_of_git(&worktree.common).paths;
-    if worktree.own != worktree.common {
+fn protect_worktree(worktree: &Worktree) -> Result<(), Fault> {
+    let mut protected = worktree.protected().paths;
+    if worktree.is_linked() {
         let all = worktree.common.join("worktrees");
         let step = || format!("protect '{}'", all.display());
         let own = mounts::clone_tree_at(&worktree.own).named(step)?;

@@ -359,6 +359,26 @@ pub const PROTECTED_OF_GIT: [&str; 5] = [
     "info/attributes",
 ];
 
+/// Files and folders of a git directory that only its main working tree needs, and those that change which commits all
+/// working trees see. A linked worktree writes none of them.
+pub const PROTECTED_OF_MAIN_TREE: [&str; 15] = [
+    "HEAD",
+    "index",
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "BISECT_LOG",
+    "BISECT_RUN",
+    "BISECT_START",
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+    "info/grafts",
+    "info/sparse-checkout",
+    "objects/info/alternates",
+    "shallow",
+];
+
 /// Files of a git directory of a linked worktree that make git look elsewhere for its configuration.
 pub const PROTECTED_OF_WORKTREE: [&str; 3] = ["commondir", "gitdir", "config.worktree"];
 

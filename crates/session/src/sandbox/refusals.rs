@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, Mode as Permissions, OFlags};
 
 use super::gate::Listed;
-use super::git::Protected;
+use super::git::{OutsideGit, Protected, Worktree};
 use super::paths::without_dots;
 use super::plan::{Mode, Network, Plan};
 use super::protected_names::{Change, ProtectedNames, RefusedChange};
@@ -72,6 +72,8 @@ pub(crate) struct Watched {
     writable: Vec<PathBuf>,
     /// Git directories in layered folders that are read-only.
     read_only: Vec<PathBuf>,
+    /// Git directory outside the workspace that commits are written to.
+    worktree: Option<Worktree>,
     names: ProtectedNames,
 }
 
@@ -118,6 +120,7 @@ impl Watched {
                 has_protection: false,
                 writable: only_landlock::writable(plan),
                 read_only: Vec::new(),
+                worktree: None,
                 names: ProtectedNames::default(),
             };
         };
@@ -127,16 +130,25 @@ impl Watched {
             .to_vec();
         writable.extend(layers::layered(plan));
         writable.extend(plan.write.iter().cloned());
+        let OutsideGit {
+            worktree,
+            mut read_only,
+        } = protected.outside;
         if plan.mode == Mode::WorkspaceWrite {
             writable.push(plan.workspace.path.clone());
-            writable.extend(protected.outside.worktree.map(|worktree| worktree.common));
+        }
+        if let Some(worktree) = &worktree {
+            writable.push(worktree.common.clone());
+            let kept = worktree.protected().paths;
+            read_only.extend(kept.iter().map(|path| worktree.common.join(path)));
         }
         Watched {
             plan: plan.clone(),
             protected: protected.paths,
             has_protection: true,
             writable,
-            read_only: protected.outside.read_only,
+            read_only,
+            worktree,
             names,
         }
     }
@@ -150,7 +162,10 @@ impl Watched {
             let is_named = || self.protected.iter().any(|name| inside.starts_with(name));
             self.has_protection && is_named() && !self.plan.permits(inside)
         };
-        if in_workspace.is_some_and(is_protected) || self.read_only.iter().any(is_below) {
+        let is_of_others = |worktree: &Worktree| worktree.is_of_others(path);
+        let is_kept_git =
+            self.read_only.iter().any(is_below) || self.worktree.as_ref().is_some_and(is_of_others);
+        if in_workspace.is_some_and(is_protected) || is_kept_git {
             return Some(RefusalKind::Protected);
         }
         let is_kept = in_workspace.is_some() && self.plan.mode == Mode::ReadOnly;
@@ -163,9 +178,9 @@ impl Watched {
     fn is_pinned(&self, path: &Path) -> bool {
         let inside = path.strip_prefix(&self.plan.workspace.path).ok();
         let mut protected = self.protected.iter().filter(|_| self.has_protection);
-        inside.is_some_and(|inside| {
-            protected.any(|name| name.starts_with(inside) || inside.starts_with(name))
-        })
+        let touches = |name: &Path, path: &Path| name.starts_with(path) || path.starts_with(name);
+        inside.is_some_and(|inside| protected.any(|name| touches(name, inside)))
+            || self.read_only.iter().any(|kept| touches(kept, path))
     }
 
     /// True if this user could write the path outside the sandbox: else no permission would help. What does not exist is
