@@ -359,6 +359,10 @@ fn command_of_a_condition_runs_in_the_sandbox_of_its_agent() {
         );
         assert_eq!(user.read("work/tried"), "x\n");
         assert!(!user.exists("outside/x"), "137");
+        let refused = format!("write {}", outside.display());
+        for part in ["sandboxed_by namespaces", "SANDBOX: 1 refused", &refused] {
+            assert!(result.contains(part), "192: {part}: {result}");
+        }
     });
 }
 

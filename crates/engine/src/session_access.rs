@@ -6,7 +6,7 @@ use std::sync::Arc;
 use abide_core::fleet::MachineId;
 use abide_core::request::Caller;
 use abide_core::session::{Exit, Phase};
-use abide_core::{Agent, Millis, Outcome, Request, SessionId, TimerId, Try, Wall};
+use abide_core::{Agent, Millis, Outcome, Request, SandboxedBy, SessionId, TimerId, Try, Wall};
 use futures_util::future::BoxFuture;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -20,8 +20,10 @@ use crate::port_openers::Candidates;
 use crate::probe::{
     Bounds, Command, OutOfBounds, Owner, PortCandidates, SessionEnd, Sessions, TRY_LIMIT, TryResult,
 };
+use crate::refusals;
 use crate::sandbox::{SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment};
 use crate::text::{ending_text, last_lines, refusal_sentence, short_command};
+use abide_output::printable::one_line;
 use abide_session::log::tail;
 
 /// Access through a handle.
@@ -243,6 +245,7 @@ impl SessionAccess {
             (Some(ending), _) => TryResult::Ended {
                 ending: ending.clone(),
                 last_line: String::from_utf8_lossy(&tail::last_line(&view.folder)).into_owned(),
+                sandbox: sandbox_of_try(&view),
             },
             (None, Phase::Failed { fault, .. }) => TryResult::NotRun(fault.to_string()),
             (None, _) => TryResult::NotRun("its last try cannot be killed".into()),
@@ -259,6 +262,35 @@ impl SessionAccess {
             last_lines: last_lines(&self.0, view),
         }
     }
+}
+
+/// Refusals of a try that are named.
+const REFUSALS_NAMED: usize = 3;
+
+/// Sandbox of a try, and what it has refused; `None`: it had none.
+fn sandbox_of_try(view: &SessionView) -> Option<String> {
+    let sandboxed = view.sandboxed.as_ref()?;
+    if sandboxed.by == SandboxedBy::Off {
+        return None;
+    }
+    let mut text = format!("sandboxed_by {}", sandboxed.by.as_str());
+    for gap in &sandboxed.gaps {
+        text.push_str(&format!(", but {}", gap.as_str()));
+    }
+    if let Some(record) = refusals::record(view) {
+        let (count, mode, network) = (record.count, &record.mode, &record.network);
+        text.push_str(&format!(
+            "; SANDBOX: {count} refused ({mode}, network {network})"
+        ));
+        for entry in record.entries.iter().take(REFUSALS_NAMED) {
+            text.push_str(&format!(
+                "; {} {}",
+                entry.kind.as_str(),
+                one_line(&entry.text)
+            ));
+        }
+    }
+    Some(text)
 }
 
 /// Ending of a session as text; `None`: it has not ended.

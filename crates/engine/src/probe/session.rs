@@ -91,6 +91,8 @@ pub enum TryResult {
         ending: Ending,
         /// Last line of its output.
         last_line: String,
+        /// Sandbox of the command, and what it has refused, as half a sentence; `None`: it had none.
+        sandbox: Option<String>,
     },
     /// The command could not be run, for this reason.
     NotRun(String),
