@@ -118,6 +118,8 @@ fn needs_are_validated_and_never_granted_without_a_question() {
                 "all",
                 "HELD: asks for more than its sandbox permits: run outside the sandbox.",
             ),
+            (json!({"network": ["allowlist"]}), "all", "host names; got"),
+            (json!({"write": ["/usr/lo\0cal"]}), "all", "NUL byte"),
             (
                 json!({"root": true}),
                 "all",
