@@ -4,6 +4,7 @@
 mod access_check;
 mod blocking_client;
 mod body;
+mod caller_check;
 mod docs;
 mod elsewhere;
 mod events;

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ConnectedPeer;
 use super::access_check::Credential;
+use super::caller_check::agent_of_session;
 use super::problem::Problem;
 use super::{State, headers};
 use crate::http::login_store::LoginId;
@@ -190,10 +191,11 @@ impl FromRequestParts<State> for Requester {
         let (agent, kind) = match peer.map(|info| info.0.0.clone()) {
             None => (named, RequesterKind::Unknown),
             Some(peer @ Peer::Process { .. }) => {
-                let own = || {
-                    peer.membership()
-                        .map(|membership| agent_at(state, membership))
+                let agent_at = |membership| {
+                    let view = session_of(state, membership);
+                    view.map_or_else(unnamed, |view| view.state.agent.clone())
                 };
+                let own = || peer.membership().map(agent_at);
                 (named.or_else(own), RequesterKind::Local(peer))
             }
             Some(Peer::Machine(_)) => {
@@ -212,10 +214,11 @@ impl FromRequestParts<State> for Requester {
                 check_outside_sessions(parts).await?;
                 (None, RequesterKind::Person(peer, login))
             }
-            Some(peer @ Peer::Tcp { .. }) => (
-                Some(named.unwrap_or_else(unnamed)),
-                RequesterKind::Agent(peer),
-            ),
+            Some(peer @ Peer::Tcp { .. }) => {
+                let own = || agent_of_session(&parts.extensions);
+                let agent = named.or_else(own).unwrap_or_else(unnamed);
+                (Some(agent), RequesterKind::Agent(peer))
+            }
         };
         Ok(Requester {
             agent,
@@ -225,11 +228,11 @@ impl FromRequestParts<State> for Requester {
     }
 }
 
-/// Agent of the session that a process runs in. A command that calls the CLI acts as that agent, not as
-/// a person who sees everything. If the session is unknown, the default agent is used.
-fn agent_at(state: &State, membership: SessionMembership) -> Agent {
+/// Session that a process runs in, if it is known. A command that calls acts as the agent of its session, not as a
+/// person who sees everything.
+pub fn session_of(state: &State, membership: SessionMembership) -> Option<Arc<SessionView>> {
     let published = state.handle.published();
-    let view = match membership {
+    match membership {
         SessionMembership::Session(id) => published.session(id),
         SessionMembership::Keeper(pid) => {
             let mut running = published
@@ -242,9 +245,7 @@ fn agent_at(state: &State, membership: SessionMembership) -> Agent {
             })
         }
         SessionMembership::Unknown => None,
-    };
-    view.map(|view| view.state.agent.clone())
-        .unwrap_or_else(|| state.handle.unnamed_agent().clone())
+    }
 }
 
 /// Cache of a successful check that the peer is outside every session. The check is slow, so a

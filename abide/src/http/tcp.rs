@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 
 use super::ConnectedPeer;
 use super::access_check::{AccessCheck, check_access};
+use super::caller_check::{CheckedCaller, check_caller};
 use super::requester::OutsideSessions;
 use super::{State, mcp, router};
 use crate::mcp::{Http, Seal};
@@ -41,7 +42,9 @@ pub async fn serve_tcp(listener: TcpListener, state: State, seal: Arc<Seal>, tok
     };
     let access = Arc::new(AccessCheck::new(token, state.logins.clone(), address));
     let mcp = Http::new(state.handle.clone(), seal);
-    let router = routes(state, mcp).layer(from_fn_with_state(access, check_access));
+    let router = routes(state.clone(), mcp)
+        .layer(from_fn_with_state(state, check_caller))
+        .layer(from_fn_with_state(access, check_access));
     let slots = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let stream = match listener.accept().await {
@@ -80,11 +83,13 @@ async fn serve_connection(stream: TcpStream, router: Router) {
     };
     let peer = ConnectInfo(ConnectedPeer(Peer::Tcp { theirs, ours }));
     let outside_sessions = OutsideSessions::default();
+    let checked_caller = CheckedCaller::default();
     let routes = TowerToHyperService::new(router);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(outside_sessions.clone());
+        request.extensions_mut().insert(checked_caller.clone());
         routes.call(request)
     });
     let served = http1::Builder::new()

@@ -26,7 +26,7 @@ use super::{State, elsewhere, pagination};
 use crate::tools::{self, BadInput};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
-use abide_engine::probe::{Impossible, Owner};
+use abide_engine::probe::{Impossible, Owner, StoredCondition};
 use abide_engine::store::{EndedFilter, StoreFault, TimerOrder, TimerQuery, TimerRow};
 
 type TimerResponse = Result<JsonResponse<TimerDetails>, Problem>;
@@ -222,8 +222,8 @@ fn details(handle: &Handle, row: &TimerRow, seen: Option<&timer::ObservedTimer>)
         None => tools::timer_row_fields_now(handle, row),
     };
     let until = row.condition.as_deref();
-    let until = until.and_then(|text| serde_json::from_str(text).ok());
-    let until = until.as_ref().map(tools::written_condition);
+    let until = until.and_then(|text| serde_json::from_str::<StoredCondition>(text).ok());
+    let until = until.map(|stored| tools::written_condition(&stored.condition));
     if until.is_some() {
         timer.last_look = handle
             .prober()
@@ -436,7 +436,8 @@ pub async fn wait(
     // For an agent, its own sessions are the candidates that may open a port. A person may wait for a
     // port that another program opens, so there are no candidates.
     let since = requester.agent.as_ref().map(|_| SystemClock.now().wall);
-    let owner = Owner::wait(context.agent, context.conversation, since);
+    let root = tools::limiting_root(&context);
+    let owner = Owner::wait(context.agent, context.conversation, root, since);
     let (probe, observed) = state.handle.prober().wait_for(condition, owner);
     let decided = tokio::select! {
         decided = probe => Some(decided),

@@ -1,6 +1,7 @@
 //! `until`: turns the JSON that an agent wrote into a condition, or into one sentence that says what is wrong.
 
 use std::net::Ipv6Addr;
+use std::path::PathBuf;
 
 use abide_api::arguments::whole;
 use abide_core::fleet::MachineId;
@@ -14,7 +15,7 @@ use super::{BadInput, Context};
 use abide_engine::Handle;
 use abide_engine::machine_link::CannotCall;
 use abide_engine::probe::{
-    self, Command, Condition, File, FileState, Fingerprint, SessionCondition, Url,
+    self, Command, Condition, File, FileState, Fingerprint, Owner, SessionCondition, Url,
 };
 use abide_engine::web::Address;
 
@@ -90,7 +91,16 @@ pub(crate) async fn read(
             ),
         ));
     }
+    let (agent, conversation) = (context.agent.clone(), context.conversation.clone());
+    let owner = Owner::wait(agent, conversation, limiting_root(context), None);
+    let checked = handle.prober().check_bounds(&condition, &owner).await;
+    checked.map_err(|why| BadInput::new(format!("REFUSED: {why}")))?;
     Ok(condition)
+}
+
+/// Root folder on which the sandbox of the caller depends, which limits its conditions; `None`: the caller is a person.
+pub(crate) fn limiting_root(context: &Context) -> Option<PathBuf> {
+    (!context.is_person).then(|| context.root.clone())
 }
 
 /// Condition in the JSON form in which agents write it.

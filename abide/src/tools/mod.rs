@@ -39,7 +39,7 @@ pub use abide_api::arguments::BadInput;
 pub(crate) use args::{escape_invisible, shown_text as shown};
 use args::{key, started_before};
 pub(crate) use call_metrics::{BOUNDS, tool_stats};
-pub(crate) use condition::{read as read_condition, written as written_condition};
+pub(crate) use condition::{limiting_root, read as read_condition, written as written_condition};
 pub use describe::{ToolDescription, ToolEffect, add_machine_argument, all, name_shell, of};
 pub(crate) use elsewhere::{cannot_call_code, timer_with_key};
 pub(crate) use messages::subject as message_subject;

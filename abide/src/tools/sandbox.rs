@@ -19,7 +19,7 @@ use abide_session::sandbox::{
 };
 use serde_json::{Map, Value};
 
-use super::args::full_path;
+use super::args::{full_path, shown_text};
 use super::{BadInput, Context};
 
 /// Longest justification that a person is shown, in characters.
@@ -218,6 +218,15 @@ fn widen(
         }
         return Ok(wanted);
     }
+    let modes = ["off", "allowlist"];
+    if let Some(mode) = needs
+        .network
+        .iter()
+        .find(|name| modes.contains(&name.as_str()))
+    {
+        let why = format!("must be \"on\" or a list of host names; got \"{mode}\".");
+        return Err(BadInput::about("needs.network", why));
+    }
     let refused =
         |why: InvalidGate| BadInput::about("needs.network", format!("has a wrong name: {why}."));
     gate_plan::check_names(&needs.network).map_err(|why| refused(why.into()))?;
@@ -258,6 +267,13 @@ fn needed_paths(
     for (text, writes) in (needs.write.iter().map(|path| (path, true)))
         .chain(needs.read.iter().map(|path| (path, false)))
     {
+        if text.contains('\0') {
+            let why = format!(
+                "must not have a NUL byte in a path; got {}.",
+                shown_text(text)
+            );
+            return Err(BadInput::about("needs", why));
+        }
         let path = full_path(text, context);
         let path = path.canonicalize().unwrap_or(path);
         // In a folder of the system that is granted they stay hidden.

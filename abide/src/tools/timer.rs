@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 
 use super::{BadInput, Context, condition, key, refused};
 use abide_engine::Handle;
+use abide_engine::probe::StoredCondition;
 use abide_engine::store::{EndedQuery, TimerRow};
 use abide_engine::text::{seconds, timer_completion};
 use presentation::{
@@ -230,7 +231,8 @@ async fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
         None => None,
         Some(given) => {
             let condition = condition::read(given, context, handle).await?;
-            let written = serde_json::to_string(&condition);
+            let root = condition::limiting_root(context);
+            let written = serde_json::to_string(&StoredCondition { condition, root });
             Some(
                 written
                     .map_err(|e| BadInput::about("until", format!("cannot be kept: {e}.")))?

@@ -118,6 +118,8 @@ fn needs_are_validated_and_never_granted_without_a_question() {
                 "all",
                 "HELD: asks for more than its sandbox permits: run outside the sandbox.",
             ),
+            (json!({"network": ["allowlist"]}), "all", "host names; got"),
+            (json!({"write": ["/usr/lo\0cal"]}), "all", "NUL byte"),
             (
                 json!({"root": true}),
                 "all",
@@ -167,6 +169,39 @@ fn needs_that_a_person_grants_hold_for_this_command_only() {
         let again = json!({"command": format!("echo again > {outside}/again")});
         let again = text(&call(user, "shell", &again));
         assert!(!user.exists("outside/again"), "{again}");
+    });
+}
+
+#[test]
+fn granted_path_that_became_a_link_is_refused() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        for link in ["outside/granted", "outside/granted/below"] {
+            user.outside(
+                "rm -rf ../outside/* && mkdir -p ../outside/granted/below ../outside/other/below",
+            );
+            let granted = user.path("outside/granted/below").display().to_string();
+            let wanted = json!({
+                "command": format!("echo x > {granted}/made"), "needs": {"write": [granted]}, "justification": "a test",
+            });
+            let held = call(user, "shell", &wanted);
+            let id = |name: &str| held["result"][name].as_str().expect("an id").to_owned();
+            let link = user.path(link).display().to_string();
+            user.outside(&format!("rm -r {link} && ln -s $ROOT/outside/other {link}"));
+            let answered = user.abide(&["answer", &id("question_id"), "yes"]);
+            assert_eq!(answered.code, 0, "{answered:?}");
+            let joined = json!({"session_id": id("session_id")});
+            let ended = text(&call(user, "shell", &joined));
+            assert!(
+                ended.contains("a symbolic link has taken the place"),
+                "{ended}"
+            );
+            assert!(!user.exists("outside/other/made"), "{ended}");
+            assert!(!user.exists("outside/other/below/made"), "{ended}");
+        }
     });
 }
 
@@ -272,6 +307,22 @@ fn agent_can_ask_to_run_outside_a_sandbox_that_cannot_be_made() {
 }
 
 #[test]
+fn settings_that_make_everything_writable_are_refused_with_the_reason() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\nwrite = [\"/\"]\n",
+        );
+        let said = text(&call(user, "shell", &json!({"command": "touch made"})));
+        assert!(
+            said.contains("'/', which contains abide's own folder"),
+            "{said}"
+        );
+        assert!(!user.exists("work/made"));
+    });
+}
+
+#[test]
 fn variables_of_a_call_stay_inside() {
     as_each_user(|user| {
         user.write(
@@ -310,6 +361,10 @@ fn command_of_a_condition_runs_in_the_sandbox_of_its_agent() {
         );
         assert_eq!(user.read("work/tried"), "x\n");
         assert!(!user.exists("outside/x"), "137");
+        let refused = format!("write {}", outside.display());
+        for part in ["sandboxed_by namespaces", "SANDBOX: 1 refused", &refused] {
+            assert!(result.contains(part), "192: {part}: {result}");
+        }
     });
 }
 

@@ -6,6 +6,7 @@ mod bubblewrap;
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod common;
+mod conditions;
 mod degraded;
 mod harness;
 mod hostile;

@@ -180,3 +180,63 @@ for name in ("a\x1b[2Jb", "c\nSANDBOX: 0 things", "d\u202ee", "f" * 3000, "g" * 
         assert!(said.len() < 20_000, "141: {}", said.len());
     });
 }
+
+/// Sends a request to run a command with the token, and does not wait for the answer.
+const CALL_AND_LEAVE: &str = r#"
+import socket, sys
+port, token, command = sys.argv[1:]
+body = '{"command": "%s"}' % command
+s = socket.create_connection(("127.0.0.1", int(port)))
+s.sendall(("POST /v1/tools/shell HTTP/1.1\r\nhost: 127.0.0.1:%s\r\nauthorization: Bearer %s\r\nabide-agent: other\r\n"
+  "content-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (port, token, len(body), body)).encode())
+"#;
+
+#[test]
+fn command_in_a_sandbox_cannot_call_over_tcp_with_the_token() {
+    as_each_user(|user| {
+        let port = crate::network::ports::free_port();
+        user.write(
+            "state/config.toml",
+            &format!("http = \"127.0.0.1:{port}\"\n"),
+        );
+        assert_eq!(user.run_in(&[], "true").code, 0);
+        let token = user.read("state/token");
+        let token = token.trim();
+        let shell = |agent: &str, command: &str| {
+            format!(
+                "curl -s -w '%{{http_code}}' -H 'authorization: Bearer {token}' -H 'content-type: application/json' {agent} \
+                 -d '{{\"command\": \"{command}\"}}' http://127.0.0.1:{port}/v1/tools/shell"
+            )
+        };
+        let inside = ["--sandbox", "workspace-write", "--network", "on"];
+        let outside = user.path("outside").display().to_string();
+        let attack = shell("-H 'abide-agent: other'", &format!("touch {outside}/made"));
+        let ran = user.run_in(&inside, &attack);
+        assert!(
+            ran.text
+                .contains("a command in a sandbox cannot call abide"),
+            "{ran:?}"
+        );
+        assert!(ran.text.contains("403"), "{ran:?}");
+        user.write("work/leave.py", CALL_AND_LEAVE);
+        let leave = format!("/usr/bin/python3 leave.py {port} {token} 'touch {outside}/made'");
+        let ran = user.run_in(&inside, &leave);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        // The daemon has read that request before this one.
+        let ran = user.run_in(&inside, &attack);
+        assert!(ran.text.contains("403"), "{ran:?}");
+        assert!(!user.exists("outside/made"));
+        // Without a sandbox, a command acts as the agent of its session, and other processes as they like.
+        let start =
+            json!({"action": "start", "command": "sleep 600", "sandbox": "workspace-write"});
+        let started = call(user, "terminal_session", &start);
+        let ran = user.run_in(&["--agent", "first"], &shell("", "echo made"));
+        assert!(ran.text.contains("200"), "{ran:?}");
+        let listed = user.abide(&["session", "list", "--all", "--agent", "first"]);
+        assert!(listed.text.contains("echo made"), "{listed:?}");
+        let said = user.outside(&shell("-H 'abide-agent: second'", "echo other"));
+        assert!(said.contains("200"), "{said}");
+        let kill = json!({"action": "kill", "session_id": started["result"]["session_id"]});
+        call(user, "terminal_session", &kill);
+    });
+}

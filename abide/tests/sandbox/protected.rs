@@ -119,9 +119,34 @@ fn worktree_writes_only_its_own_part_of_the_git_directory() {
                 "echo x > $ROOT/main/.git/worktrees/work/commondir",
                 "echo x > $ROOT/main/file",
                 "mv $ROOT/main/.git/hooks $ROOT/main/.git/old",
+                "echo x > $ROOT/main/.git/HEAD",
+                "echo x > $ROOT/main/.git/index",
+                "mv file $ROOT/main/.git/HEAD",
+                "echo x > $ROOT/main/.git/MERGE_HEAD",
+                "mkdir $ROOT/main/.git/rebase-merge",
+                "echo x > $ROOT/main/.git/info/grafts",
+                "echo x > $ROOT/main/.git/objects/info/alternates",
+                "touch new && mv new $ROOT/main/.git/shallow",
             ],
             &["Read-only file system", "busy"],
         );
+        let told = user.run(
+            "cd $ROOT/main/.git; echo x >> config; echo x > HEAD; echo x > worktrees/other/index; mv hooks old; echo x > shallow",
+        );
+        for name in [
+            "config",
+            "HEAD",
+            "worktrees/other/index",
+            "hooks",
+            "shallow",
+        ] {
+            let line = format!("{}  ", user.path("main/.git").join(name).display());
+            assert!(told.text.contains(&line), "142: {name}: {told:?}");
+        }
+        let work = "git branch topic && git tag v1 && git pack-refs --all && git branch -d topic && git repack -qad && git stash list && \
+                    echo 3 > file && git commit -qam third && git rebase -q --exec true HEAD~1";
+        user.works("37", work);
+        assert_eq!(user.outside("git log --oneline | wc -l").trim(), "3");
     });
 }
 

@@ -25,9 +25,20 @@ static LOOKUPS: LazyLock<Mutex<HashMap<String, PendingLookup>>> = LazyLock::new(
 /// Permits for concurrent lookups.
 static PERMITS: Semaphore = Semaphore::const_new(MAX_CONCURRENT);
 
-/// Connects to a host by its name or its address.
-pub async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+/// Decision about the addresses of a host.
+pub type Permits<'a> = &'a (dyn Fn(IpAddr) -> bool + Sync);
+
+/// Permits every address.
+pub const EVERY_ADDRESS: Permits<'static> = &|_| true;
+
+/// Connects to a host by its name or its address, at one of the addresses that are permitted.
+pub async fn connect(host: &str, port: u16, permits: Permits<'_>) -> io::Result<TcpStream> {
     let mut found = addresses(host, resolve).await?;
+    found.retain(|place| permits(place.ip()));
+    if found.is_empty() {
+        let why = "the sandbox must not connect to its address";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
     found.iter_mut().for_each(|place| place.set_port(port));
     TcpStream::connect(&*found).await
 }

@@ -65,13 +65,32 @@ impl Peer {
         }
     }
 
+    /// Memberships of the processes at the other end that may be inside a session. Over TCP this searches all processes
+    /// and takes a while.
+    pub fn memberships(&self) -> Vec<SessionMembership> {
+        match self {
+            Peer::Process(_) | Peer::Machine(_) => self.membership().into_iter().collect(),
+            Peer::Tcp { theirs, ours } => match socket_owner(*theirs, *ours) {
+                SocketOwner::Elsewhere => Vec::new(),
+                SocketOwner::None => vec![SessionMembership::Unknown],
+                SocketOwner::Seen(pids) => pids.into_iter().filter_map(seen_membership).collect(),
+                SocketOwner::Hidden(may_hold) => {
+                    match is_made_outside_sessions(*theirs, *ours, &may_hold) {
+                        true => Vec::new(),
+                        false => vec![SessionMembership::Unknown],
+                    }
+                }
+            },
+        }
+    }
+
     /// True if a command of a session holds the other end, alone or with others, or if no process can be found there.
     /// Over TCP this searches all processes and takes a while.
     pub fn is_inside_a_session(&self) -> bool {
         match self {
             Peer::Process(_) | Peer::Machine(_) => self.membership().is_some(),
             Peer::Tcp { theirs, ours } => match socket_owner(*theirs, *ours) {
-                SocketOwner::None => true,
+                SocketOwner::Elsewhere | SocketOwner::None => true,
                 SocketOwner::Seen(pids) => pids.into_iter().any(is_inside),
                 SocketOwner::Hidden(may_hold) => {
                     !is_made_outside_sessions(*theirs, *ours, &may_hold)
@@ -90,7 +109,9 @@ impl Peer {
             Peer::Process(Some(process)) if !process.lives() => return true,
             Peer::Process(Some(process)) => (vec![process.pid], true),
             Peer::Tcp { theirs, ours } => match socket_owner(*theirs, *ours) {
-                SocketOwner::None => (Vec::new(), theirs.ip().is_loopback()),
+                SocketOwner::Elsewhere | SocketOwner::None => {
+                    (Vec::new(), theirs.ip().is_loopback())
+                }
                 SocketOwner::Seen(found) | SocketOwner::Hidden(found) => (found, true),
             },
         };
@@ -158,6 +179,17 @@ const ATTEMPTS: usize = 3;
 
 fn is_inside(pid: i32) -> bool {
     membership_of_pid(pid).is_some()
+}
+
+/// Membership of a process. A command could lower its mark to that of another session, so the mark does not count in a
+/// sandbox, which has mounts of its own.
+fn seen_membership(pid: i32) -> Option<SessionMembership> {
+    let mounts = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    let membership = membership_of_pid(pid)?;
+    match mounts(&pid.to_string()) == mounts("self") {
+        true => Some(membership),
+        false => Some(SessionMembership::Unknown),
+    }
 }
 
 /// Membership of the process behind a handle. A process that has exited counts as a command: its pid may be reused.

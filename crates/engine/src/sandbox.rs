@@ -55,8 +55,8 @@ enum ImpossiblePlan {
     Gate(#[from] InvalidGate),
     #[error(transparent)]
     Workspace(#[from] BadWorkspace),
-    #[error("`sandbox.write` names '{}', which belongs to abide", .0.display())]
-    WritesOwn(PathBuf),
+    #[error("`sandbox.write` names '{}', which contains abide's own folder '{}', or is inside it", path.display(), own.display())]
+    WritesOwn { path: PathBuf, own: PathBuf },
     #[error("what this agent wrote to home and temporary folders takes {size} bytes, more than `sandbox.layer_bytes`, {limit}; \
              a person removes it with `abide sandbox layers --remove {}`", agent.0)]
     FullLayers { size: u64, limit: u64, agent: Agent },
@@ -130,8 +130,11 @@ impl SandboxSubject<'_> {
         {
             return Err(why.into());
         }
-        if let Some(path) = settings.write.iter().find(|path| touches_own(path, &own)) {
-            return Err(ImpossiblePlan::WritesOwn(path.clone()));
+        for path in &settings.write {
+            if let Some(own) = touched_own(path, &own) {
+                let (path, own) = (path.clone(), own.clone());
+                return Err(ImpossiblePlan::WritesOwn { path, own });
+            }
         }
         let layers = layers_of(self.paths, &self.agent.0);
         if let (Some(limit), Some(size)) = (settings.layer_bytes, measured_size(&layers))
@@ -149,7 +152,7 @@ impl SandboxSubject<'_> {
             workspace,
             home,
             layers,
-            write: settings.write,
+            write: settings.write.into_iter().map(real).collect(),
             hide,
             own,
             layer_bytes: settings.layer_bytes,
@@ -179,7 +182,7 @@ impl SandboxSubject<'_> {
 
     /// Ports of the daemon, which a sandbox must not take over: the configured one, and the one at which the daemon listens
     /// or listened last. An open page sends its cookie there also while no daemon runs.
-    fn own_ports(&self) -> Vec<u16> {
+    pub fn own_ports(&self) -> Vec<u16> {
         let configured = match self.config.http {
             HttpListen::At(address) => Some(address),
             HttpListen::Off => None,
@@ -321,9 +324,15 @@ fn touches(path: &Path, own: &Path) -> bool {
     path.starts_with(&own) || own.starts_with(path)
 }
 
-fn touches_own(path: &Path, own: &[PathBuf]) -> bool {
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    own.iter().any(|own| touches(&path, own))
+/// Path without symbolic links, if it exists: a sandbox follows none to what may be written.
+fn real(path: PathBuf) -> PathBuf {
+    path.canonicalize().unwrap_or(path)
+}
+
+/// Folder of abide that contains a path, or is inside it.
+fn touched_own<'a>(path: &Path, own: &'a [PathBuf]) -> Option<&'a PathBuf> {
+    let path = real(path.to_owned());
+    own.iter().find(|own| touches(&path, own))
 }
 
 /// Name of an agent as a file name: different for different agents.

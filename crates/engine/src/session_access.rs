@@ -1,6 +1,6 @@
 //! Access of probes to sessions: reads the published state, and runs the commands of conditions as sessions.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use abide_core::fleet::MachineId;
@@ -8,7 +8,7 @@ use abide_core::held::NotStarted;
 use abide_core::request::Caller;
 use abide_core::session::Phase;
 use abide_core::wait::Asking;
-use abide_core::{Agent, Millis, Outcome, Request, SessionId, TimerId, Try, Wall};
+use abide_core::{Agent, Millis, Outcome, Request, SandboxedBy, SessionId, TimerId, Try, Wall};
 use futures_util::future::BoxFuture;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -16,12 +16,16 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use super::{Change, Handle, LaunchOptions, SessionView};
 use crate::config;
 use crate::handle::PendingCall;
-use crate::keepers::Follower;
+use crate::keepers::{Follower, PortState};
 use crate::machine_link::session_end;
 use crate::port_openers::Candidates;
-use crate::probe::{Command, Owner, PortCandidates, SessionEnd, Sessions, TRY_LIMIT, TryResult};
+use crate::probe::{
+    Bounds, Command, OutOfBounds, Owner, PortCandidates, SessionEnd, Sessions, TRY_LIMIT, TryResult,
+};
+use crate::refusals;
 use crate::sandbox::{SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment};
 use crate::text::{ending_text, last_lines, refusal_sentence, short_command};
+use abide_output::printable::one_line;
 use abide_session::log::tail;
 
 /// Access through a handle.
@@ -126,6 +130,30 @@ impl Sessions for SessionAccess {
         })
     }
 
+    fn bounds(&self, owner: &Owner, root: &Path) -> Result<Option<Bounds>, OutOfBounds> {
+        let env = config::environment();
+        let config = self.0.config();
+        let subject = SandboxSubject {
+            config: &config,
+            paths: self.0.paths(),
+            policy: self.0.policy(),
+            agent: &owner.agent,
+            conversation: owner.conversation.as_ref(),
+            root,
+            env: &env,
+        };
+        match subject.choose(WishOf::Agent, SandboxWish::default()) {
+            Ok(SandboxChoice::Off) => Ok(None),
+            Ok(SandboxChoice::Plan(plan)) => Ok(Some(Bounds {
+                plan: *plan,
+                own_ports: subject.own_ports(),
+                published: self.published_ports(&owner.agent),
+            })),
+            Ok(SandboxChoice::Impossible(why)) => Err(OutOfBounds(why)),
+            Err(refused) => Err(OutOfBounds(refused.0)),
+        }
+    }
+
     fn port_candidates(&self, owner: &Owner, since: Wall) -> Box<dyn PortCandidates> {
         let handle = self.0.clone();
         let changes = handle.published().follow();
@@ -226,6 +254,15 @@ impl SessionAccess {
         }
     }
 
+    /// Ports on which commands of an agent listen, and that are published on this machine.
+    fn published_ports(&self, agent: &Agent) -> Vec<u16> {
+        let sessions = self.0.published().sessions();
+        let own = sessions.iter().filter(|view| view.state.agent == *agent);
+        let ports = own.flat_map(|view| &view.ports);
+        let published = ports.filter(|(_, state)| **state == PortState::Published);
+        published.map(|(port, _)| *port).collect()
+    }
+
     fn try_result(&self, outcome: &Outcome) -> TryResult {
         let id = outcome.session();
         let Some(view) = id.and_then(|id| self.0.published().session(id)) else {
@@ -235,6 +272,7 @@ impl SessionAccess {
             (Some(ending), _) => TryResult::Ended {
                 ending: ending.clone(),
                 last_line: String::from_utf8_lossy(&tail::last_line(&view.folder)).into_owned(),
+                sandbox: sandbox_of_try(&view),
             },
             (None, Phase::Failed { fault, .. }) => TryResult::NotRun(fault.to_string()),
             (None, _) => TryResult::NotRun("its last try cannot be killed".into()),
@@ -261,6 +299,35 @@ fn not_started(why: &NotStarted) -> String {
         NotStarted::Expired => "nobody answered within a day".into(),
         NotStarted::Withdrawn => "its call was interrupted".into(),
     }
+}
+
+/// Refusals of a try that are named.
+const REFUSALS_NAMED: usize = 3;
+
+/// Sandbox of a try, and what it has refused; `None`: it had none.
+fn sandbox_of_try(view: &SessionView) -> Option<String> {
+    let sandboxed = view.sandboxed.as_ref()?;
+    if sandboxed.by == SandboxedBy::Off {
+        return None;
+    }
+    let mut text = format!("sandboxed_by {}", sandboxed.by.as_str());
+    for gap in &sandboxed.gaps {
+        text.push_str(&format!(", but {}", gap.as_str()));
+    }
+    if let Some(record) = refusals::record(view) {
+        let (count, mode, network) = (record.count, &record.mode, &record.network);
+        text.push_str(&format!(
+            "; SANDBOX: {count} refused ({mode}, network {network})"
+        ));
+        for entry in record.entries.iter().take(REFUSALS_NAMED) {
+            text.push_str(&format!(
+                "; {} {}",
+                entry.kind.as_str(),
+                one_line(&entry.text)
+            ));
+        }
+    }
+    Some(text)
 }
 
 /// Ending of a session as text; `None`: it has not ended.

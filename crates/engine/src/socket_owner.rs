@@ -8,13 +8,16 @@ use std::path::Path;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
+use abide_gate::outside::{Host, Outside};
 use abide_session::cgroup;
 use abide_session::proc::numbered;
 
 /// Processes of our own user that hold one end of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SocketOwner {
-    /// The end is on another machine, belongs to another user, or is closed.
+    /// The end is on another machine, or belongs to another user.
+    Elsewhere,
+    /// The end is closed, or only in a message from one process to another.
     None,
     /// These processes have it open.
     Seen(Vec<i32>),
@@ -27,8 +30,11 @@ pub enum SocketOwner {
 pub fn socket_owner(theirs: SocketAddr, ours: SocketAddr) -> SocketOwner {
     let owner = rustix::process::geteuid().as_raw();
     let (net, proc) = (Path::new("/proc/self/net"), Path::new("/proc"));
-    let Some(inode) = socket(net, theirs, ours, owner) else {
-        return SocketOwner::None;
+    let inode = match socket(net, theirs, ours) {
+        Some((user, inode)) if user == owner => inode,
+        Some(_) => return SocketOwner::Elsewhere,
+        None if Host.is_own_address(theirs.ip().to_canonical()) => return SocketOwner::None,
+        None => return SocketOwner::Elsewhere,
     };
     let seen = processes_with_socket(proc, inode);
     if !seen.is_empty() {
@@ -36,8 +42,8 @@ pub fn socket_owner(theirs: SocketAddr, ours: SocketAddr) -> SocketOwner {
     }
     let closed = unreadable_processes(proc, owner);
     // An end that was closed meanwhile may have been held by a readable process.
-    match socket(net, theirs, ours, owner) {
-        Some(still) if still == inode && !closed.is_empty() => SocketOwner::Hidden(closed),
+    match socket(net, theirs, ours) {
+        Some(still) if still == (owner, inode) && !closed.is_empty() => SocketOwner::Hidden(closed),
         _ => SocketOwner::None,
     }
 }
@@ -68,8 +74,8 @@ pub fn is_in_group(pid: i32, id: u64, inside: impl Fn(i32) -> bool) -> bool {
     !members.any(inside)
 }
 
-/// Inode of the socket of `owner` from the first to the second address.
-fn socket(net: &Path, from: SocketAddr, to: SocketAddr, owner: u32) -> Option<u64> {
+/// User and inode of the socket from the first to the second address; `None`: there is none that a process has open.
+fn socket(net: &Path, from: SocketAddr, to: SocketAddr) -> Option<(u32, u64)> {
     let mut tables = Vec::new();
     if from.is_ipv4() {
         tables.push(("tcp", table_address(from), table_address(to)));
@@ -89,7 +95,7 @@ fn socket(net: &Path, from: SocketAddr, to: SocketAddr, owner: u32) -> Option<u6
             }
             let (uid, inode) = (fields.nth(4)?, fields.nth(1)?);
             let inode = inode.parse().ok().filter(|inode| *inode != 0)?;
-            (uid.parse() == Ok(owner)).then_some(inode)
+            Some((uid.parse().ok()?, inode))
         })
     })
 }
@@ -181,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn socket_of_another_user_has_no_owner() {
+    fn user_of_a_socket_is_found() {
         let (_client, server) = ends("127.0.0.1:0");
         let (theirs, ours) = (server.peer_addr().unwrap(), server.local_addr().unwrap());
         let net = Path::new("/proc/self/net");
         let owner = rustix::process::geteuid().as_raw();
-        assert!(socket(net, theirs, ours, owner).is_some());
-        assert_eq!(socket(net, theirs, ours, owner.wrapping_add(1)), None);
+        let found = socket(net, theirs, ours).map(|(user, _)| user);
+        assert_eq!(found, Some(owner));
     }
 
     #[test]
@@ -223,10 +229,10 @@ mod tests {
         };
         let at: SocketAddr = "127.0.0.1:256".parse().unwrap();
         std::fs::write(net.path().join("tcp6"), row(&key6, 5)).unwrap();
-        assert_eq!(socket(net.path(), at, at, 7), Some(5));
+        assert_eq!(socket(net.path(), at, at), Some((7, 5)));
         std::fs::write(net.path().join("tcp"), row(&key4, 4)).unwrap();
-        assert_eq!(socket(net.path(), at, at, 7), Some(4));
+        assert_eq!(socket(net.path(), at, at), Some((7, 4)));
         std::fs::write(net.path().join("tcp"), row(&key4, 0)).unwrap();
-        assert_eq!(socket(net.path(), at, at, 7), Some(5), "0 is no socket");
+        assert_eq!(socket(net.path(), at, at), Some((7, 5)), "0 is no socket");
     }
 }

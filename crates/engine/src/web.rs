@@ -24,7 +24,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::clock::pause;
-use super::dns;
+use super::dns::{self, Permits};
 
 pub const USER_AGENT: &str = concat!("abide/", env!("CARGO_PKG_VERSION"));
 /// Characters of ASCII that a URL cannot have.
@@ -152,11 +152,12 @@ impl Web {
         }
     }
 
-    /// Sends one request over a new connection.
+    /// Sends one request over a new connection, to an address of the host that is permitted.
     pub async fn send(
         &self,
         address: &Address,
         mut request: Request<Full<Bytes>>,
+        permits: Permits<'_>,
     ) -> Result<Answer, WebFault> {
         if let Some(login) = &address.login {
             let basic = format!("Basic {}", BASE64_STANDARD.encode(login));
@@ -165,7 +166,7 @@ impl Web {
             basic.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, basic);
         }
-        let stream = TokioIo::new(self.open(address).await?);
+        let stream = TokioIo::new(self.open(address, permits).await?);
         let (mut sender, line) = hyper::client::conn::http1::handshake(stream)
             .await
             .map_err(|e| WebFault::Request(e.to_string()))?;
@@ -183,9 +184,13 @@ impl Web {
         })
     }
 
-    async fn open(&self, address: &Address) -> Result<Box<dyn Stream>, WebFault> {
+    async fn open(
+        &self,
+        address: &Address,
+        permits: Permits<'_>,
+    ) -> Result<Box<dyn Stream>, WebFault> {
         let connected = tokio::select! {
-            stream = dns::connect(&address.host, address.port) => stream,
+            stream = dns::connect(&address.host, address.port, permits) => stream,
             () = pause(CONNECT) => return Err(WebFault::Timeout),
         };
         let stream = connected.map_err(|e| match e.kind() {

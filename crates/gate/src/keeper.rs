@@ -1,21 +1,23 @@
 //! The channel to the keeper, which is told that something was refused and asks for the list, and asks again at the end of
-//! its command.
+//! its command. It tells of connections at ports on which the gate does not listen.
 
 use std::io;
+use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use abide_session::sandbox::{GATE_LIST, GATE_REFUSED};
+use abide_session::sandbox::{GATE_LIST, GATE_NO_LISTENER, GATE_REFUSED};
 use tokio::net::UnixStream;
 
 use crate::Gate;
+use crate::refusals::Outcome;
 
 /// Answers the keeper until it closes its end.
 pub async fn serve(gate: Arc<Gate>, channel: OwnedFd) -> io::Result<()> {
     rustix::io::ioctl_fionbio(&channel, true)?;
     // Each read of such a socket returns one message, and each write sends one.
     let channel = UnixStream::from_std(channel.into())?;
-    let mut request = [0; 16];
+    let mut request = [0; 64];
     loop {
         tokio::select! {
             () = gate.refusals.added() => {
@@ -29,9 +31,30 @@ pub async fn serve(gate: Arc<Gate>, channel: OwnedFd) -> io::Result<()> {
             Ok(length) if request[..length] == *GATE_LIST => {
                 send(&channel, &gate.refusals.for_keeper()).await?;
             }
-            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+            Ok(length) => match address(&request[..length]) {
+                Some(address) => gate.refuse_port(address),
+                None => return Err(io::ErrorKind::InvalidData.into()),
+            },
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Address of a connection at a port on which the gate does not listen.
+fn address(request: &[u8]) -> Option<SocketAddrV4> {
+    let text = std::str::from_utf8(request.strip_prefix(GATE_NO_LISTENER)?).ok()?;
+    text.parse().ok()
+}
+
+impl Gate {
+    /// Lists a connection to a name, at a port on which the gate does not listen.
+    fn refuse_port(&self, address: SocketAddrV4) {
+        let names = self.names();
+        if let Some(name) = names.name(*address.ip()) {
+            let reason = "this port is not allowed";
+            let port = Some(address.port());
+            (self.refusals).record(Outcome::Refused, name.as_str(), port, reason);
         }
     }
 }

@@ -3,7 +3,7 @@
 mod asking;
 mod connections;
 mod names;
-mod ports;
+pub mod ports;
 mod registries;
 
 use std::io::{BufRead, BufReader, Lines};

@@ -444,3 +444,19 @@ fn running_terminal_is_told_of_refused_names() {
         );
     });
 }
+
+#[test]
+fn connection_at_a_port_that_is_not_allowed_is_told() {
+    with_outside(|user, _| {
+        configure(user, &["allowed.test"], "");
+        let command = "for i in 1 2; do (exec 3<> /dev/tcp/allowed.test/8443); done; true";
+        let said = text(&call(user, "shell", &json!({"command": command})));
+        for part in [
+            "SANDBOX: 2 things were refused (workspace-write, network allowlist)",
+            "name   allowed.test:8443  this port is not allowed (2 times)",
+            "allowed.test:8443\\\"]",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    });
+}

@@ -51,14 +51,21 @@ pub(super) async fn try_once(
     let Some(sessions) = context.services.sessions.get() else {
         return std::future::pending().await;
     };
-    let (ending, last_line) = match sessions.try_once(condition, context.owner, leaf).await {
-        TryResult::Ended { ending, last_line } => (ending, last_line),
+    let (ending, last_line, sandbox) = match sessions.try_once(condition, context.owner, leaf).await
+    {
+        TryResult::Ended {
+            ending,
+            last_line,
+            sandbox,
+        } => (ending, last_line, sandbox),
         TryResult::NotRun(why) => return NotYet(format!("cannot be run: {why}")),
     };
     let last = match last_line.trim() {
         "" => String::new(),
         line => format!(": {}", shown(line)),
     };
+    let sandbox = sandbox.map_or_else(String::new, |sandbox| format!("; {sandbox}"));
+    let last = format!("{last}{sandbox}");
     match (ending.end, ending.exit) {
         (End::Deadline, _) => NotYet(format!("had not ended after {}s{last}", LIMIT.as_secs())),
         (_, Some(Exit::Code(0))) => Holds(format!("exited with code 0{last}")),

@@ -6,6 +6,14 @@ use std::path::PathBuf;
 use abide_core::SessionId;
 use serde::{Deserialize, Serialize};
 
+/// Condition as the database stores it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredCondition {
+    pub condition: Condition,
+    /// Root folder of the agent that waits, on which its sandbox depends; `None`: a person waits.
+    pub root: Option<PathBuf>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
@@ -151,6 +159,16 @@ impl Condition {
             | Condition::Session { .. }
             | Condition::SessionElsewhere { .. }
             | Condition::Command(_) => 1,
+        }
+    }
+
+    /// Simple conditions in it.
+    pub fn each_leaf(&self) -> Vec<&Condition> {
+        match self {
+            Condition::All(parts) | Condition::Any(parts) => {
+                parts.iter().flat_map(Condition::each_leaf).collect()
+            }
+            leaf => vec![leaf],
         }
     }
 

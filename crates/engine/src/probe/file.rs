@@ -15,7 +15,9 @@ use tokio::sync::Notify;
 use super::condition::{File, FileState, Fingerprint};
 use super::inotify::{ALL_CHANGES, NAME_CHANGES, Watch, Watcher};
 use super::pattern::{self, OVERLAP, Window};
-use super::{Observation, Observations, ProbeServices};
+use super::{
+    Bounds, Impossible, Observation, Observations, OutOfBounds, ProbeContext, ProbeServices,
+};
 use crate::clock::pause;
 
 /// Interval of checks while the file is watched: some file systems report no changes.
@@ -32,12 +34,13 @@ const REREAD_LIMIT: u64 = 1 << 20;
 /// Bytes read at once.
 const READ_SIZE: u64 = 256 << 10;
 
-/// Waits until the file is in the requested state.
+/// Waits until the file is in the requested state, or must not be looked at.
 pub(super) async fn until_holds(
     condition: &File,
-    services: &ProbeServices,
+    context: ProbeContext<'_>,
     observations: &Observations,
-) -> String {
+) -> Result<String, Impossible> {
+    let services = context.services;
     observations.set_if_empty(|| {
         format!(
             "file {} has not been looked at yet",
@@ -48,18 +51,19 @@ pub(super) async fn until_holds(
     let changed = Arc::new(Notify::new());
     loop {
         let (watcher, notify) = (services.watcher.clone(), changed.clone());
+        let bounds = context.bounds().await?;
         let observed;
         (probe, observed) = run_blocking(services, probe, move |probe| {
             // Watch first, then check, so that no change is missed in between. Existing watches stay.
             let watches = std::mem::take(&mut probe.watches);
             probe.watches = watches.renewed(&probe.condition.path, &watcher, &notify);
-            probe.now()
+            probe.now(bounds.as_ref())
         })
         .await;
-        match observed {
+        match observed? {
             Observation::Holds(seen) => {
                 observations.set(seen.as_str());
-                return seen;
+                return Ok(seen);
             }
             Observation::NotYet(why) => observations.set(why),
         }
@@ -76,10 +80,18 @@ pub(super) async fn until_holds(
 }
 
 /// True if the condition holds now.
-pub(super) async fn holds_now(condition: &File, services: &ProbeServices) -> bool {
-    let (_, observed) = run_blocking(services, FileProbe::of(condition), FileProbe::now).await;
-    observed.holds()
+pub(super) async fn holds_now(condition: &File, context: ProbeContext<'_>) -> bool {
+    let Ok(bounds) = context.bounds().await else {
+        return false;
+    };
+    let probe = FileProbe::of(condition);
+    let look = move |probe: &mut FileProbe| probe.now(bounds.as_ref());
+    let (_, observed) = run_blocking(context.services, probe, look).await;
+    observed.is_ok_and(|observed| observed.holds())
 }
+
+/// Result of one look at a file.
+type Look = Result<Observation, OutOfBounds>;
 
 /// Repeated checks of one file.
 struct FileProbe {
@@ -100,8 +112,25 @@ impl FileProbe {
         }
     }
 
-    fn now(&mut self) -> Observation {
-        probe(&self.condition, self.pattern.as_ref(), &mut self.position)
+    fn now(&mut self, bounds: Option<&Bounds>) -> Result<Observation, OutOfBounds> {
+        let path = &self.condition.path;
+        let looked = match bounds.map(|bounds| bounds.open(path)).transpose()? {
+            None => Ok(Some(None)),
+            Some(opened) => opened.map(|found| found.map(Some)),
+        };
+        // Within bounds only the file that was checked is looked at.
+        let looked_at = match &looked {
+            Ok(Some(Some(looked))) => &looked.path,
+            _ => path,
+        };
+        let now = match &looked {
+            Ok(Some(_)) => Fingerprint::of(looked_at),
+            Ok(None) => Ok(None),
+            Err(fault) => Err(std::io::Error::new(fault.kind(), fault.to_string())),
+        };
+        let pattern = self.pattern.as_ref();
+        let position = &mut self.position;
+        Ok(probe(&self.condition, looked_at, now, pattern, position))
     }
 }
 
@@ -109,8 +138,8 @@ impl FileProbe {
 async fn run_blocking(
     services: &ProbeServices,
     mut probe: FileProbe,
-    act: impl FnOnce(&mut FileProbe) -> Observation + Send + 'static,
-) -> (FileProbe, Observation) {
+    act: impl FnOnce(&mut FileProbe) -> Look + Send + 'static,
+) -> (FileProbe, Look) {
     let checking = services.run_blocking(move || {
         let observed = act(&mut probe);
         (probe, observed)
@@ -173,10 +202,17 @@ fn symlink_target(path: &Path) -> Option<PathBuf> {
     std::fs::read_link(path).ok()
 }
 
-fn probe(condition: &File, pattern: Option<&Regex>, position: &mut ReadPosition) -> Observation {
+/// Compares the state of a file with the condition. `at`: path by which it is read.
+fn probe(
+    condition: &File,
+    at: &Path,
+    now: std::io::Result<Option<Fingerprint>>,
+    pattern: Option<&Regex>,
+    position: &mut ReadPosition,
+) -> Observation {
     use Observation::{Holds, NotYet};
     let path = condition.path.display();
-    let now = match Fingerprint::of(&condition.path) {
+    let now = match now {
         Ok(now) => now,
         Err(e) => return NotYet(format!("file {path} cannot be looked at: {e}")),
     };
@@ -197,7 +233,7 @@ fn probe(condition: &File, pattern: Option<&Regex>, position: &mut ReadPosition)
     let Some(pattern) = pattern else {
         return Holds(format!("file {path} {how}"));
     };
-    match position.find(&condition.path, pattern) {
+    match position.find(at, pattern) {
         Ok(Some(found)) => Holds(format!("file {path} has {found:?} in it")),
         Ok(None) => NotYet(format!(
             "file {path} is there, without a match in its {} bytes",
@@ -279,7 +315,7 @@ mod tests {
         ] {
             let (is, matches) = (FileState::Gone, None);
             let condition = File { path, is, matches };
-            let observed = probe(&condition, None, &mut ReadPosition::default());
+            let observed = FileProbe::of(&condition).now(None).expect("no bounds");
             let (Observation::Holds(said) | Observation::NotYet(said)) = observed;
             assert!(said.contains(seen), "{said}");
         }

@@ -5,6 +5,7 @@
 //! condition that can no longer hold ends the wait with the reason.
 
 mod backoff;
+mod bounds;
 mod command;
 mod condition;
 mod file;
@@ -16,6 +17,7 @@ mod session;
 mod url;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -31,8 +33,11 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 use tracing::Instrument;
 
+pub use bounds::{Bounds, OutOfBounds};
 pub use command::LIMIT as TRY_LIMIT;
-pub use condition::{Command, Condition, File, FileState, Fingerprint, SessionCondition, Url};
+pub use condition::{
+    Command, Condition, File, FileState, Fingerprint, SessionCondition, StoredCondition, Url,
+};
 pub use pattern::pattern;
 pub use session::{PortCandidates, SessionEnd, Sessions, TryResult};
 
@@ -52,6 +57,15 @@ pub struct Impossible {
     pub reason: String,
     /// Sessions whose end is the reason.
     ended_sessions: Vec<SessionId>,
+}
+
+impl From<OutOfBounds> for Impossible {
+    fn from(why: OutOfBounds) -> Self {
+        Impossible {
+            reason: why.0,
+            ended_sessions: Vec::new(),
+        }
+    }
 }
 
 /// Result of one check of a condition, with a description of what was observed.
@@ -90,6 +104,8 @@ pub struct Owner {
     pub conversation: Option<Conversation>,
     /// Origin recorded in those sessions.
     pub started_by: StartedBy,
+    /// Root folder of the agent, on which its sandbox depends; `None`: a person waits, whom no sandbox limits.
+    root: Option<PathBuf>,
     /// Name of the condition in the idempotency keys of its tries.
     name: String,
     /// Begin of the wait, see [`Until::since`]. Sessions of the agent that have run since then may open a port; `None`:
@@ -99,8 +115,9 @@ pub struct Owner {
 
 impl Owner {
     /// Owner of a timer's condition.
-    fn timer(id: TimerId, until: Until) -> Self {
+    fn timer(id: TimerId, until: Until, root: Option<PathBuf>) -> Self {
         Owner {
+            root,
             agent: until.agent,
             conversation: until.conversation,
             started_by: StartedBy::Timer(id),
@@ -109,9 +126,16 @@ impl Owner {
         }
     }
 
-    /// Owner of a wait without a timer. Without `since` no session is expected to open a port.
-    pub fn wait(agent: Agent, conversation: Option<Conversation>, since: Option<Wall>) -> Self {
+    /// Owner of a wait without a timer. Without `root` it is a person; without `since` no session is expected to open a
+    /// port.
+    pub fn wait(
+        agent: Agent,
+        conversation: Option<Conversation>,
+        root: Option<PathBuf>,
+        since: Option<Wall>,
+    ) -> Self {
         Owner {
+            root,
             agent,
             conversation,
             started_by: StartedBy::Wait,
@@ -131,6 +155,19 @@ impl Owner {
 struct ProbeContext<'a> {
     services: &'a ProbeServices,
     owner: &'a Owner,
+}
+
+impl ProbeContext<'_> {
+    /// Bounds of what may be looked at now; `None`: there are none.
+    async fn bounds(self) -> Result<Option<Bounds>, OutOfBounds> {
+        let Some(root) = &self.owner.root else {
+            return Ok(None);
+        };
+        match self.services.sessions.get() {
+            Some(sessions) => sessions.bounds(self.owner, root),
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// Services that all probes share.
@@ -190,12 +227,12 @@ impl Prober {
 
     /// Registers a condition without starting its probe.
     pub fn register(&self, timer: TimerId, until: Until) {
-        match serde_json::from_str::<Condition>(&until.condition) {
-            Ok(condition) => {
+        match serde_json::from_str::<StoredCondition>(&until.condition) {
+            Ok(StoredCondition { condition, root }) => {
                 let probe = TimerProbe {
                     observations: Observations::of(&condition),
                     condition: Arc::new(condition),
-                    owner: Arc::new(Owner::timer(timer, until)),
+                    owner: Arc::new(Owner::timer(timer, until, root)),
                     task: None,
                 };
                 let mut all = lock(&self.probes);
@@ -223,6 +260,35 @@ impl Prober {
             decided.map(|held| held.seen)
         });
         (decision, all)
+    }
+
+    /// Checks what a condition looks at, which may change later.
+    pub async fn check_bounds(
+        &self,
+        condition: &Condition,
+        owner: &Owner,
+    ) -> Result<(), OutOfBounds> {
+        let context = ProbeContext {
+            services: &self.services,
+            owner,
+        };
+        let Some(bounds) = context.bounds().await? else {
+            return Ok(());
+        };
+        let bounds = Arc::new(bounds);
+        for leaf in condition.each_leaf() {
+            match leaf {
+                Condition::Port { host, port, .. } => bounds.check_host(host.as_deref(), *port)?,
+                Condition::Url(url) => bounds.check_host(Some(&url.host), url.port)?,
+                Condition::File(file) => {
+                    let (bounds, path) = (bounds.clone(), file.path.clone());
+                    let open = move || bounds.open(&path).map(drop);
+                    self.services.run_blocking(open).await?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Last observation of a probe.
@@ -402,7 +468,7 @@ fn until_decided<'a>(
                 url::until_answers(condition, context, &observations).await
             }
             Condition::File(condition) => {
-                Ok(file::until_holds(condition, services, &observations).await)
+                file::until_holds(condition, context, &observations).await
             }
             Condition::Session { session, want } => {
                 session::until_holds(*session, want, services, &observations).await
@@ -516,12 +582,14 @@ fn start_each<'a>(
 
 /// True if all of these, which held a moment ago, still do.
 async fn still_hold(leaves: Vec<LeafCondition<'_>>, context: ProbeContext<'_>) -> bool {
-    let services = context.services;
     for leaf in leaves {
         let holds = match leaf.condition {
-            Condition::Port { host, port, .. } => port::open(host.as_deref(), *port).await.is_ok(),
-            Condition::File(condition) => file::holds_now(condition, services).await,
-            Condition::Url(condition) => url::check(condition, &services.web).await.is_ok(),
+            Condition::Port { host, port, .. } => {
+                let opened = port::open(host.as_deref(), *port, context).await;
+                opened.is_ok_and(|opened| opened.is_ok())
+            }
+            Condition::File(condition) => file::holds_now(condition, context).await,
+            Condition::Url(condition) => url::check(condition, context).await.is_ok(),
             Condition::Command(condition) => command::try_once(condition, context, leaf.place)
                 .await
                 .holds(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use super::{Impossible, Observations, ProbeContext, port_candidates};
+use super::{Bounds, Impossible, Observations, OutOfBounds, ProbeContext, port_candidates};
 use crate::clock::pause;
 use crate::dns;
 
@@ -31,7 +31,7 @@ pub(super) async fn until_open(
     let mut last = None;
     observations.set_if_empty(|| format!("port {name}: no answer yet"));
     loop {
-        match open(host, port).await {
+        match open(host, port, context).await? {
             Ok(()) => {
                 let seen = format!("port {name} is open");
                 observations.set(seen.as_str());
@@ -65,11 +65,36 @@ pub(super) fn is_local(host: Option<&str>) -> bool {
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// One attempt. Without a host, or with the name `localhost`, either loopback address will do, even if only one is in
-/// the hosts file.
-pub(super) async fn open(host: Option<&str>, port: u16) -> io::Result<()> {
+/// One attempt, if the owner of the condition may make it.
+pub(super) async fn open(
+    host: Option<&str>,
+    port: u16,
+    context: ProbeContext<'_>,
+) -> Result<io::Result<()>, OutOfBounds> {
+    let bounds = context.bounds().await?;
+    if let Some(bounds) = &bounds {
+        bounds.check_host(host, port)?;
+        if is_local(host) && !bounds.reaches_local(port) {
+            return Ok(Err(not_opened()));
+        }
+    }
+    Ok(connect(host, port, bounds.as_ref()).await)
+}
+
+/// Error of a connection to a port of this machine that no command of the agent has opened.
+pub(super) fn not_opened() -> io::Error {
+    io::Error::other("no command of this agent listens there")
+}
+
+/// Connects. Without a host, or with the name `localhost`, either loopback address will do, even if only one is in the
+/// hosts file.
+async fn connect(host: Option<&str>, port: u16, bounds: Option<&Bounds>) -> io::Result<()> {
     match host.filter(|host| *host != "localhost") {
-        Some(host) => connect(host, port).await.map(drop),
+        Some(host) => {
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            let permits = |ip| bounds.is_none_or(|bounds| bounds.permits(host, port, ip));
+            reach(dns::connect(host, port, &permits)).await.map(drop)
+        }
         None => match reach(TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await {
             Ok(_) => Ok(()),
             Err(refused) => reach(TcpStream::connect((Ipv6Addr::LOCALHOST, port)))
@@ -78,11 +103,6 @@ pub(super) async fn open(host: Option<&str>, port: u16) -> io::Result<()> {
                 .map_err(|_| refused),
         },
     }
-}
-
-pub(super) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    reach(dns::connect(host, port)).await
 }
 
 /// Waits for a connection, and refuses one that leads to itself.

@@ -16,7 +16,7 @@ use regex::bytes::Regex;
 use super::Owner;
 use super::condition::{Command, SessionCondition};
 use super::pattern::{Window, pattern};
-use super::{Impossible, Observations, ProbeServices};
+use super::{Bounds, Impossible, Observations, OutOfBounds, ProbeServices};
 use crate::clock::pause;
 use crate::handle::PendingCall;
 use crate::keepers::Follower;
@@ -52,6 +52,9 @@ pub trait Sessions: Send + Sync {
         owner: &'a Owner,
         leaf: usize,
     ) -> BoxFuture<'a, TryResult>;
+    /// Bounds of what the conditions of an agent with this root folder may look at now; `None`: its commands have no
+    /// sandbox.
+    fn bounds(&self, owner: &Owner, root: &Path) -> Result<Option<Bounds>, OutOfBounds>;
     /// Publishes that the observation of a timer's condition has changed after a try.
     fn try_observed(&self, timer: TimerId);
     /// Follows the sessions of an agent that could open a port for which the owner of a condition has waited since then.
@@ -90,6 +93,8 @@ pub enum TryResult {
         ending: Ending,
         /// Last line of its output.
         last_line: String,
+        /// Sandbox of the command, and what it has refused, as half a sentence; `None`: it had none.
+        sandbox: Option<String>,
     },
     /// The command could not be run, for this reason.
     NotRun(String),

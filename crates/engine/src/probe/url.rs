@@ -12,7 +12,7 @@ use regex::bytes::Regex;
 
 use super::condition::Url;
 use super::pattern::{OVERLAP, masked, pattern};
-use super::{Impossible, Observations, ProbeContext, port, port_candidates};
+use super::{Bounds, Impossible, Observations, OutOfBounds, ProbeContext, port, port_candidates};
 use crate::clock::pause;
 use crate::web::{Address, Answer, USER_AGENT, Web, WebFault};
 
@@ -35,12 +35,13 @@ pub(super) async fn until_answers(
     )));
     let mut last = None;
     loop {
-        let answered = match check(condition, &context.services.web).await {
+        let answered = match check(condition, context).await {
             Ok(seen) => {
                 let seen = format!("{} answered {seen}", condition.url);
                 observations.set(seen.as_str());
                 return Ok(seen);
             }
+            Err(Mismatch::OutOfBounds(why)) => return Err(why.into()),
             Err(mismatch) => {
                 let why = format!("{}: {}", condition.url, mismatch.why());
                 observations.set(why.as_str());
@@ -64,21 +65,32 @@ pub(super) enum Mismatch {
     NoAnswer(String),
     /// The answer is another one.
     Other(String),
+    /// The owner of the condition must not look there.
+    OutOfBounds(OutOfBounds),
 }
 
 impl Mismatch {
     fn why(&self) -> &str {
         match self {
             Mismatch::NoAnswer(why) | Mismatch::Other(why) => why,
+            Mismatch::OutOfBounds(why) => &why.0,
         }
     }
 }
 
 /// One attempt: a description of the answer, or why it does not satisfy the condition.
-pub(super) async fn check(condition: &Url, web: &Web) -> Result<String, Mismatch> {
+pub(super) async fn check(condition: &Url, context: ProbeContext<'_>) -> Result<String, Mismatch> {
+    let bounds = context.bounds().await.map_err(Mismatch::OutOfBounds)?;
+    if let Some(bounds) = &bounds {
+        let (host, port) = (&condition.host, condition.port);
+        (bounds.check_host(Some(host), port)).map_err(Mismatch::OutOfBounds)?;
+        if port::is_local(Some(host)) && !bounds.reaches_local(port) {
+            return Err(Mismatch::NoAnswer(port::not_opened().to_string()));
+        }
+    }
     let mut late = pin!(pause(ANSWER_LIMIT));
     let mut answer = tokio::select! {
-        answer = request(condition, web) => answer.map_err(|fault| Mismatch::NoAnswer(fault.to_string()))?,
+        answer = request(condition, &context.services.web, bounds.as_ref()) => answer.map_err(|fault| Mismatch::NoAnswer(fault.to_string()))?,
         () = &mut late => return Err(Mismatch::NoAnswer("no answer within 10s".into())),
     };
     let status = answer.response.status();
@@ -110,7 +122,7 @@ pub(super) async fn check(condition: &Url, web: &Web) -> Result<String, Mismatch
     }
 }
 
-async fn request(condition: &Url, web: &Web) -> Result<Answer, WebFault> {
+async fn request(condition: &Url, web: &Web, bounds: Option<&Bounds>) -> Result<Answer, WebFault> {
     let address = Address {
         tls: condition.tls,
         login: condition.login.clone(),
@@ -124,7 +136,8 @@ async fn request(condition: &Url, web: &Web) -> Result<Answer, WebFault> {
         .header(header::CONNECTION, "close")
         .body(Full::<Bytes>::default())
         .map_err(|e| WebFault::Request(e.to_string()))?;
-    web.send(&address, request).await
+    let permits = |ip| bounds.is_none_or(|bounds| bounds.permits(&address.host, address.port, ip));
+    web.send(&address, request, &permits).await
 }
 
 /// Result of a search in a body.

@@ -18,6 +18,7 @@ use super::attempt::WakeFault;
 use crate::Handle;
 use crate::clock::pause;
 use crate::config::Webhook;
+use crate::dns::EVERY_ADDRESS;
 use crate::store::MessageRow;
 use crate::text::message_text;
 use crate::timestamp;
@@ -56,7 +57,7 @@ pub(super) async fn send(
         .body(Full::new(Bytes::from(body)))
         .map_err(|e| WakeFault::Retry(e.to_string()))?;
     let answer = tokio::select! {
-        answer = web.send(address, request) => answer.map_err(|fault| WakeFault::Retry(fault.to_string()))?,
+        answer = web.send(address, request, EVERY_ADDRESS) => answer.map_err(|fault| WakeFault::Retry(fault.to_string()))?,
         () = pause(ANSWER_LIMIT) => {
             return Err(WakeFault::Retry(format!("no answer within {}s", ANSWER_LIMIT.as_secs())));
         }

@@ -17,7 +17,7 @@ use super::covers::Covers;
 use super::entry;
 use super::gate::GateChannel;
 use super::gate_sockets;
-use super::git::{self, MOST_PROTECTED, OutsideGit, Protected};
+use super::git::{MOST_PROTECTED, OutsideGit, Protected, Worktree};
 use super::layers::Layers;
 use super::mounts::{self, Attributes, MountTable};
 use super::paths;
@@ -157,16 +157,13 @@ impl Trees {
             Mode::WorkspaceWrite => mounts::harmless(),
         };
         let workspace = workspace(plan, attributes)?;
-        let mut wanted = plan.write.clone();
         let git = OutsideGit::of(plan);
-        wanted.extend((git.worktree.iter()).map(|worktree| worktree.common.clone()));
+        let common = git.worktree.as_ref().map(|worktree| &worktree.common);
         let mut write = Vec::new();
-        for path in wanted {
-            if !rules::exists(&path) {
-                continue;
+        for path in plan.write.iter().chain(common) {
+            if rules::exists(path) {
+                write.push((path.clone(), writable_tree(path)?));
             }
-            let step = || format!("open '{}'", path.display());
-            write.push((path.clone(), tree_at(&path, mounts::harmless(), step)?));
         }
         let mut devices = Vec::new();
         for name in paths::DEVICES {
@@ -204,6 +201,15 @@ fn tree_at(
 ) -> Result<OwnedFd, Fault> {
     let tree = mounts::clone_tree_at(path).named(&step)?;
     mounts::set_attributes(&tree, attributes).named(&step)?;
+    Ok(tree)
+}
+
+/// Clones a tree that may be written.
+fn writable_tree(path: &Path) -> Result<OwnedFd, Fault> {
+    let step = || format!("open '{}'", path.display());
+    let opened = mounts::open_allowed(path).named(step)?;
+    let tree = mounts::clone_tree(opened).named(step)?;
+    mounts::set_attributes(&tree, mounts::harmless()).named(step)?;
     Ok(tree)
 }
 
@@ -438,9 +444,9 @@ fn open_itself(path: &Path, step: impl Fn() -> String) -> Result<OwnedFd, Fault>
 
 /// Protects the git directory outside the workspace that its commits are written to. Of one that a worktree shares with
 /// others, only the worktree's own part stays writable.
-fn protect_worktree(worktree: &git::Worktree) -> Result<(), Fault> {
-    let mut protected = git::protected_of_git(&worktree.common).paths;
-    if worktree.own != worktree.common {
+fn protect_worktree(worktree: &Worktree) -> Result<(), Fault> {
+    let mut protected = worktree.protected().paths;
+    if worktree.is_linked() {
         let all = worktree.common.join("worktrees");
         let step = || format!("protect '{}'", all.display());
         let own = mounts::clone_tree_at(&worktree.own).named(step)?;

@@ -5,6 +5,7 @@
 //!    and sends them over the channel.
 //! 2. The keeper has the fork server start the gate with the other end of the channel, and sends it the configuration
 //!    with the listening socket for the daemon.
+//!    The keeper tells it what was connected to at other ports, since only the gate knows the name.
 //! 3. The gate tells the keeper that it has refused something new, and the keeper asks for the list. It asks again when
 //!    the command has ended.
 //!
@@ -12,6 +13,7 @@
 //! ends early, the sockets are closed and every connection fails.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -35,6 +37,9 @@ pub const READY: &[u8] = b"ready";
 
 /// Message of the gate when its list has a new entry.
 pub const REFUSED: &[u8] = b"refused";
+
+/// Message of the keeper about an address that stands for a name, with a port on which the gate does not listen.
+pub const NO_LISTENER: &[u8] = b"port ";
 
 /// Longest list of refusals.
 const LIST_LIMIT: usize = 32 << 10;
@@ -111,6 +116,14 @@ impl Gate {
     /// Descriptor that becomes readable when the gate has something to tell. `None`: it has ended.
     pub fn channel(&self) -> Option<BorrowedFd<'_>> {
         (self.state != GateState::Ended).then(|| self.channel.as_fd())
+    }
+
+    /// Tells the gate that the command has connected to an address that stands for a name, at a port on which the gate does
+    /// not listen. What a gate cannot take is only missing from the result.
+    pub fn tell_no_listener(&self, address: SocketAddr) {
+        let message = [NO_LISTENER, address.to_string().as_bytes()].concat();
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let _ = rustix::net::send(&self.channel, &message, flags);
     }
 
     /// Takes the messages of the gate. `true`: its list has a new entry.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 
 use super::git_config::{in_workspace, named_paths};
-use super::paths::{PROTECTED, PROTECTED_OF_GIT, PROTECTED_OF_WORKTREE};
+use super::paths::{PROTECTED, PROTECTED_OF_GIT, PROTECTED_OF_MAIN_TREE, PROTECTED_OF_WORKTREE};
 use super::plan::{Mode as Access, Plan};
 
 /// Depth to which repositories inside the workspace are searched.
@@ -346,11 +346,27 @@ fn make_missing(git: &Path, common: &Path) {
     }
 }
 
-/// Protected paths of a git directory outside the workspace, relative to it.
-pub fn protected_of_git(common: &Path) -> Protected {
-    let mut found = Protected::default();
-    found.add_git_folder(common, Path::new(""), &mut ENTRIES.clone());
-    found
+impl Worktree {
+    /// True for a linked worktree: it has only a part of the git directory for itself.
+    pub fn is_linked(&self) -> bool {
+        self.own != self.common
+    }
+
+    /// Protected paths of the git directory, relative to it.
+    pub fn protected(&self) -> Protected {
+        let mut found = Protected::default();
+        found.add_git_folder(&self.common, Path::new(""), &mut ENTRIES.clone());
+        if self.is_linked() {
+            found.add_names(&self.common, Path::new(""), &PROTECTED_OF_MAIN_TREE);
+        }
+        found
+    }
+
+    /// True for the part of the git directory that belongs to other worktrees.
+    pub fn is_of_others(&self, path: &Path) -> bool {
+        let all = self.common.join("worktrees");
+        self.is_linked() && path.starts_with(all) && !path.starts_with(&self.own)
+    }
 }
 
 /// Git directory outside the workspace that belongs to it. The workspace could name any folder, so the git directory must

@@ -36,14 +36,15 @@ mod supervision;
 pub use build::all_hidden;
 pub(crate) use filter::compile_ahead as compile_filters_ahead;
 pub use gate::{
-    LIST as GATE_LIST, READY as GATE_READY, REFUSED as GATE_REFUSED, SOCKET as GATE_SOCKET,
+    LIST as GATE_LIST, NO_LISTENER as GATE_NO_LISTENER, READY as GATE_READY,
+    REFUSED as GATE_REFUSED, SOCKET as GATE_SOCKET,
 };
 pub use init::NotBuilt;
 pub(crate) use init::{Sandbox, cannot};
 pub(crate) use of_run::RunSandbox;
 pub use only_landlock::gaps as landlock_gaps;
 pub(crate) use only_landlock::temporary_folder;
-pub use paths::{OWN_LAYERS, UNWRITABLE, hidden_in_home};
+pub use paths::{HIDDEN_OF_SYS, OWN_FOLDERS, OWN_LAYERS, UNWRITABLE, hidden_in_home};
 pub use plan::{ASK_OUTSIDE, Folder, GatePlan, Mode, Network, Plan};
 pub use probe::{Probed, probe};
 pub use protected_names::writes_already;

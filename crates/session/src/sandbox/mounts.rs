@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
@@ -104,6 +105,18 @@ pub fn open_path(path: &Path) -> io::Result<OwnedFd> {
 pub fn open_path_itself(at: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     Ok(rustix::fs::openat(at, path, flags, Mode::empty())?)
+}
+
+/// Opens a path that was allowed. A symbolic link in it could lead elsewhere than it did then, so none is followed.
+pub fn open_allowed(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let opened = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    opened.map_err(|errno| match errno {
+        Errno::LOOP => io::Error::other(
+            "a symbolic link has taken the place of the path that was allowed, or of a folder above it",
+        ),
+        errno => errno.into(),
+    })
 }
 
 /// Clones what is mounted at and below an open path, detached.

@@ -96,6 +96,10 @@ impl RunSandbox {
                 if self.refusals.handle() {
                     self.write_record();
                 }
+                if let (Some(address), Some(gate)) = (self.refusals.no_listener.take(), &self.gate)
+                {
+                    gate.tell_no_listener(address);
+                }
             }
         }
     }

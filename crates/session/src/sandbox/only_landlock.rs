@@ -9,7 +9,7 @@ use super::filter::Filters;
 use super::git::Protected;
 use super::init::{NotBuilt, Sandbox};
 use super::layers::make_private_folder;
-use super::mounts::MountTable;
+use super::mounts::{self, MountTable};
 use super::paths;
 use super::plan::{Mode, Network, Plan};
 use super::{rules, ssh_keys};
@@ -57,6 +57,10 @@ pub fn make(plan: &Plan) -> Result<Sandbox, NotBuilt> {
     };
     let filters = Filters::without_namespaces(families)
         .ok_or_else(|| not("no system call filter for this processor"))?;
+    for path in plan.write.iter().filter(|path| rules::exists(path)) {
+        let step = format!("open '{}'", path.display());
+        mounts::open_allowed(path).map_err(|fault| failed(&step, &fault))?;
+    }
     let temporary = temporary_folder(plan);
     make_private_folder(&temporary).map_err(|fault| failed("make a temporary folder", &fault))?;
     let ruleset = rules::strict_ruleset(&hidden(plan), &writable(plan))

@@ -111,6 +111,9 @@ pub const NEVER_WRITABLE: [&str; 3] = [
     "/sys/kernel/uevent_helper",
 ];
 
+/// Folders that a sandbox has of its own: it does not see those of the machine.
+pub const OWN_FOLDERS: [&str; 4] = ["/proc", "/dev", "/run", "/var/run"];
+
 /// Devices that a sandbox has.
 pub const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
@@ -354,6 +357,26 @@ pub const PROTECTED_OF_GIT: [&str; 5] = [
     "config.worktree",
     "commondir",
     "info/attributes",
+];
+
+/// Files and folders of a git directory that only its main working tree needs, and those that change which commits all
+/// working trees see. A linked worktree writes none of them.
+pub const PROTECTED_OF_MAIN_TREE: [&str; 15] = [
+    "HEAD",
+    "index",
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "BISECT_LOG",
+    "BISECT_RUN",
+    "BISECT_START",
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+    "info/grafts",
+    "info/sparse-checkout",
+    "objects/info/alternates",
+    "shallow",
 ];
 
 /// Files of a git directory of a linked worktree that make git look elsewhere for its configuration.

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
-use super::git::{self, Protected};
+use super::git::Protected;
 use super::inside::{Inside, NamedFile};
-use super::paths::{PROTECTED, PROTECTED_OF_GIT, PROTECTED_OF_WORKTREE};
+use super::paths::{PROTECTED, PROTECTED_OF_GIT, PROTECTED_OF_MAIN_TREE, PROTECTED_OF_WORKTREE};
 use super::plan::{Mode, Plan};
 
 /// Repositories of other kinds, which a command may make: only in those that exist are names protected.
@@ -101,7 +101,10 @@ impl ProtectedNames {
         if let Some(worktree) = &protected.outside.worktree {
             let common = &worktree.common;
             names.extend(of_git(common));
-            let found = git::protected_of_git(common);
+            if worktree.is_linked() {
+                names.extend(PROTECTED_OF_MAIN_TREE.map(|name| common.join(name)));
+            }
+            let found = worktree.protected();
             names.extend(found.paths.iter().map(|path| common.join(path)));
             for linked in found.linked.iter().chain([&worktree.own]) {
                 names.extend(of_linked(common, linked));

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, Mode as Permissions, OFlags};
 
 use super::gate::Listed;
-use super::git::Protected;
+use super::git::{OutsideGit, Protected, Worktree};
 use super::paths::without_dots;
-use super::plan::{Mode, Network, Plan};
+use super::plan::{GatePlan, Mode, Network, Plan};
 use super::protected_names::{Change, ProtectedNames, RefusedChange};
 use super::refusal_record::{FILE, RefusalKind};
 use super::stored_layers::free_bytes;
@@ -70,8 +70,10 @@ pub(crate) struct Watched {
     /// Landlock rules alone cannot protect a part of a folder that can be written.
     has_protection: bool,
     writable: Vec<PathBuf>,
-    /// Git directories in layered folders that are read-only.
+    /// Git directories in layered folders that are read-only, and protected paths of the one that commits are written to.
     read_only: Vec<PathBuf>,
+    /// Git directory outside the workspace that commits are written to.
+    worktree: Option<Worktree>,
     names: ProtectedNames,
 }
 
@@ -86,6 +88,8 @@ pub(crate) struct Refusals {
     count: u64,
     /// True if the command may have made files: it attempted to, or attempts are not reported.
     may_have_made: bool,
+    /// Address that stands for a name, with a port on which the network gate does not listen, which was just connected to.
+    pub no_listener: Option<SocketAddr>,
     /// Act for which the sandbox has ended its command.
     pub violation: Option<Violation>,
 }
@@ -118,6 +122,7 @@ impl Watched {
                 has_protection: false,
                 writable: only_landlock::writable(plan),
                 read_only: Vec::new(),
+                worktree: None,
                 names: ProtectedNames::default(),
             };
         };
@@ -127,16 +132,25 @@ impl Watched {
             .to_vec();
         writable.extend(layers::layered(plan));
         writable.extend(plan.write.iter().cloned());
+        let OutsideGit {
+            worktree,
+            mut read_only,
+        } = protected.outside;
         if plan.mode == Mode::WorkspaceWrite {
             writable.push(plan.workspace.path.clone());
-            writable.extend(protected.outside.worktree.map(|worktree| worktree.common));
+        }
+        if let Some(worktree) = &worktree {
+            writable.push(worktree.common.clone());
+            let kept = worktree.protected().paths;
+            read_only.extend(kept.iter().map(|path| worktree.common.join(path)));
         }
         Watched {
             plan: plan.clone(),
             protected: protected.paths,
             has_protection: true,
             writable,
-            read_only: protected.outside.read_only,
+            read_only,
+            worktree,
             names,
         }
     }
@@ -150,7 +164,10 @@ impl Watched {
             let is_named = || self.protected.iter().any(|name| inside.starts_with(name));
             self.has_protection && is_named() && !self.plan.permits(inside)
         };
-        if in_workspace.is_some_and(is_protected) || self.read_only.iter().any(is_below) {
+        let is_of_others = |worktree: &Worktree| worktree.is_of_others(path);
+        let is_kept_git =
+            self.read_only.iter().any(is_below) || self.worktree.as_ref().is_some_and(is_of_others);
+        if in_workspace.is_some_and(is_protected) || is_kept_git {
             return Some(RefusalKind::Protected);
         }
         let is_kept = in_workspace.is_some() && self.plan.mode == Mode::ReadOnly;
@@ -163,9 +180,9 @@ impl Watched {
     fn is_pinned(&self, path: &Path) -> bool {
         let inside = path.strip_prefix(&self.plan.workspace.path).ok();
         let mut protected = self.protected.iter().filter(|_| self.has_protection);
-        inside.is_some_and(|inside| {
-            protected.any(|name| name.starts_with(inside) || inside.starts_with(name))
-        })
+        let touches = |name: &Path, path: &Path| name.starts_with(path) || path.starts_with(name);
+        inside.is_some_and(|inside| protected.any(|name| touches(name, inside)))
+            || self.read_only.iter().any(|kept| touches(kept, path))
     }
 
     /// True if this user could write the path outside the sandbox: else no permission would help. What does not exist is
@@ -218,6 +235,7 @@ impl Refusals {
             kept: Vec::new(),
             addresses: Vec::new(),
             count: 0,
+            no_listener: None,
             violation: None,
         }
     }
@@ -307,7 +325,13 @@ impl Refusals {
 
     /// Keeps an address that the command attempted to connect to, if the plan refuses it. `true`: it is new.
     fn keep_address(&mut self, address: SocketAddr) -> bool {
-        let is_off = self.watched.plan.network == Network::Off;
+        let network = &self.watched.plan.network;
+        let is_off = *network == Network::Off;
+        let has_listener = |gate: &GatePlan| gate.ports.contains(&address.port());
+        if stands_for_name(&address) && network.gate().is_some_and(|gate| !has_listener(gate)) {
+            self.no_listener = Some(address);
+            return false;
+        }
         let Some(address) = refused_address(address, is_off) else {
             return false;
         };
@@ -508,9 +532,14 @@ fn refused_address(address: SocketAddr, is_off: bool) -> Option<SocketAddr> {
 
 /// True for an address outside the sandbox that stands for no name. Port 0 connects to nothing.
 fn is_direct(address: &SocketAddr) -> bool {
-    let stands_for_name = matches!(address.ip(), IpAddr::V4(ip) if ip.octets()[0] == 198 && ip.octets()[1] & !1 == 18);
     let ip = address.ip();
-    !(ip.is_loopback() || ip.is_unspecified() || stands_for_name || address.port() == 0)
+    let is_own = ip.is_loopback() || ip.is_unspecified();
+    !(is_own || stands_for_name(address) || address.port() == 0)
+}
+
+/// True for an address of the network gate that stands for a name.
+fn stands_for_name(address: &SocketAddr) -> bool {
+    matches!(address.ip(), IpAddr::V4(ip) if ip.octets()[0] == 198 && ip.octets()[1] & !1 == 18)
 }
 
 /// Text in the memory of a process, up to its zero byte.
