@@ -1,12 +1,10 @@
 //! MCP over HTTP, transport part: identifies the caller and reads the body.
 
-use abide_core::Agent;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 
-use super::caller_check::agent_of_session;
 use super::problem::Problem;
 use super::{BODY_LIMIT, ConnectedPeer, requester};
 use crate::mcp::{Http, Origin, Transport};
@@ -18,8 +16,7 @@ pub async fn answer(mcp: Http, request: axum::extract::Request) -> Response {
     let peer = request.extensions().get::<ConnectInfo<ConnectedPeer>>();
     // Without peer information the caller is treated as an unknown process.
     let peer = peer.map_or(Peer::Process(None), |peer| peer.0.0.clone());
-    let own = agent_of_session(request.extensions());
-    let origin = match origin(request.headers(), own, peer, mcp.handle()) {
+    let origin = match origin(request.headers(), peer, mcp.handle()) {
         Ok(origin) => origin,
         Err(problem) => return problem.into_response(),
     };
@@ -34,14 +31,8 @@ pub async fn answer(mcp: Http, request: axum::extract::Request) -> Response {
     mcp.answer(request, origin)
 }
 
-/// Caller of a request. `own`: agent of the session that it runs in.
-fn origin(
-    headers: &HeaderMap,
-    own: Option<Agent>,
-    peer: Peer,
-    handle: &Handle,
-) -> Result<Origin, Problem> {
-    let named = requester::named_agent(headers, handle)?.or(own);
+fn origin(headers: &HeaderMap, peer: Peer, handle: &Handle) -> Result<Origin, Problem> {
+    let named = requester::named_agent(headers, handle)?;
     Ok(Origin {
         transport: Transport::Http,
         agent: named.unwrap_or_else(|| handle.unnamed_agent().clone()),

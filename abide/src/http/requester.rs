@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ConnectedPeer;
 use super::access_check::Credential;
-use super::caller_check::agent_of_session;
 use super::problem::Problem;
 use super::{State, headers};
 use crate::http::login_store::LoginId;
@@ -214,11 +213,10 @@ impl FromRequestParts<State> for Requester {
                 check_outside_sessions(parts).await?;
                 (None, RequesterKind::Person(peer, login))
             }
-            Some(peer @ Peer::Tcp { .. }) => {
-                let own = || agent_of_session(&parts.extensions);
-                let agent = named.or_else(own).unwrap_or_else(unnamed);
-                (Some(agent), RequesterKind::Agent(peer))
-            }
+            Some(peer @ Peer::Tcp { .. }) => (
+                Some(named.unwrap_or_else(unnamed)),
+                RequesterKind::Agent(peer),
+            ),
         };
         Ok(Requester {
             agent,

@@ -169,11 +169,12 @@ fn no_channel_is_unbounded() {
 
 #[test]
 fn only_keepers_start_commands_of_users() {
-    // The daemon, the fork server, the `ssh` that carries a link, the browser of a person, a program that is asked for its
-    // version, and `abide run`.
+    // The daemon, the fork server, the probe of sandboxes, the `ssh` that carries a link, the browser of a person, a program
+    // that is asked for its version, and `abide run`.
     let known = [
         "abide/src/daemon_process.rs",
         "keepers/fork_server.rs",
+        "engine/src/sandbox_probe.rs",
         "machine_link/ssh.rs",
         "cli/open.rs",
         "cli/doctor/system.rs",

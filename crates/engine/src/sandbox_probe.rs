@@ -1,4 +1,4 @@
-//! What sandboxes this machine can enforce. Only building one shows it, which needs a process with one thread: the daemon
+//! Sandboxes that this machine can enforce. Only building one shows it, which needs a process with one thread: the daemon
 //! starts its own program for that, and reads what it prints.
 
 use std::io;
@@ -84,7 +84,7 @@ impl SandboxProbe {
         }
     }
 
-    /// What the last probe found. `None`: there was none, or it failed.
+    /// Result of the last probe. `None`: there was none, or it failed.
     pub fn found(&self) -> Option<Arc<Enforceable>> {
         lock(&self.found).clone()
     }

@@ -25,12 +25,12 @@ pub struct LaunchOptions {
     /// Fingerprints of the secrets in its environment, which are masked in output.
     pub secrets: Arc<SecretFingerprints>,
     pub sandbox: SandboxChoice,
-    /// What this sandbox permits beyond the settings: a person has to approve the launch.
+    /// Permissions of this sandbox beyond the settings: a person has to approve the launch.
     pub beyond_settings: Option<BeyondSettings>,
     pub name: Option<SessionName>,
 }
 
-/// What the sandbox of a launch permits beyond the settings.
+/// Permissions of the sandbox of a launch beyond the settings.
 #[derive(Clone, Debug)]
 pub struct BeyondSettings {
     /// In words, for the person who is asked.

@@ -180,7 +180,7 @@ impl PolicyStore {
         Ok((policy, remembered))
     }
 
-    /// What "always" has written.
+    /// Entries that "always" has written.
     fn remembered(&self) -> Result<Remembered, RuleFileError> {
         read_rules(&self.remembered, &self.home, settings::read_remembered)
     }

@@ -172,7 +172,7 @@ pub(super) fn read_configured(text: &str, home: &Path) -> Result<Policy, Invalid
     })
 }
 
-/// What "always" has written.
+/// Entries that "always" has written.
 pub(super) fn read_remembered(text: &str, home: &Path) -> Result<Remembered, InvalidRules> {
     let raw: RawRemembered =
         toml::from_str(text).map_err(|fault| InvalidRules::of(text, &fault))?;
