@@ -39,7 +39,7 @@ type Variable = (OsString, OsString);
 pub(super) struct ChosenSandbox {
     pub sandbox: SandboxChoice,
     pub env: Vec<Variable>,
-    /// What it permits beyond the settings: a person has to approve the command.
+    /// Permissions beyond the settings: a person has to approve the command.
     pub beyond_settings: Option<BeyondSettings>,
 }
 

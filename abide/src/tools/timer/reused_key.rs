@@ -4,7 +4,7 @@ use abide_core::request::Caller;
 use abide_core::timer::{self, Create, Request};
 use abide_core::{Agent, Outcome, Refusal};
 use abide_engine::Handle;
-use abide_engine::probe::Condition;
+use abide_engine::probe::StoredCondition;
 use abide_engine::store::TimerRow;
 use abide_engine::text::refusal_sentence;
 use serde_json::Value;
@@ -44,8 +44,8 @@ pub(super) async fn refuse(
 /// Compares what does not change after the creation. The total duration of a timer may have been changed since.
 fn is_same(new: &Create, row: &TimerRow) -> bool {
     let until = |text: Option<&str>| -> Option<Value> {
-        let condition = serde_json::from_str::<Condition>(text?).ok()?;
-        Some(written_condition(&condition))
+        let stored = serde_json::from_str::<StoredCondition>(text?).ok()?;
+        Some(written_condition(&stored.condition))
     };
     row.kind == new.kind
         && row.purpose == *new.purpose
