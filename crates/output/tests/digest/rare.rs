@@ -1,5 +1,8 @@
 //! Lines that differ from many similar ones.
 
+use abide_output::digest::{Digest, Gap};
+
+use super::limits;
 use super::signals::{assert_shown, name, request, within};
 
 #[test]
@@ -158,4 +161,15 @@ fn amount_far_from_those_of_other_lines_is_shown() {
     };
     let odd = "OK table payments [SELECT 0 in 0.3 s]\n";
     assert_shown(&within(table, odd), &["payments"]);
+}
+
+#[test]
+fn blank_line_is_not_shown_as_an_unusual_one() {
+    let part = (0..400).map(request).collect::<String>();
+    let mut digest = Digest::new(&limits(500));
+    digest.push(part.as_bytes());
+    digest.gap(Gap::Dropped(9_000));
+    digest.push(format!("\n{part}").as_bytes());
+    let text = digest.finish().text;
+    assert!(!text.contains("gap+1:"), "{text}");
 }

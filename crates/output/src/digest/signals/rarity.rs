@@ -157,7 +157,8 @@ pub fn unusual(lines: &[ViewLine<'_>]) -> Vec<usize> {
         90..97 => 2,
         97.. => 4,
     };
-    let is_unusual = |line: &ViewLine<'_>| line.often <= often && line.finding.is_none();
+    let is_unusual =
+        |line: &ViewLine<'_>| line.often <= often && line.finding.is_none() && !line.is_blank();
     let found = lines
         .iter()
         .enumerate()
