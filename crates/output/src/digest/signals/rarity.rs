@@ -328,6 +328,7 @@ fn each_value(line: &ViewLine<'_>, mut call: impl FnMut(u64, u64)) {
     {
         let mark = mark.first().copied().unwrap_or_default();
         call(mix(8, hash(key.as_bytes())), hash(mark.as_bytes()));
+        call(mix(9, count as u64), without_digits(value));
         return call(mix(7, hash(key.as_bytes())), hash(value.as_bytes()));
     }
     // Rows of a table are alike in the number of words, whatever they begin with.
