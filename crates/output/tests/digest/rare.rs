@@ -165,9 +165,10 @@ fn amount_far_from_those_of_other_lines_is_shown() {
 
 #[test]
 fn odd_value_in_a_long_list_of_keys_is_shown() {
-    let keys: [fn(usize) -> String; 3] = [
+    let keys: [fn(usize) -> String; 4] = [
         |n| format!("user{n}"),
         |n| format!("{:08x}", n * 2_654_435_761 % (1 << 32)),
+        |n| format!("{}{}", name(n / 10), n % 10),
         name,
     ];
     for key in keys {

@@ -1,7 +1,7 @@
 //! Amounts that are far from those of all similar lines: the one query that took minutes, the one table with no rows.
 //!
 //! A column is made of all numbers between the same words and with the same unit, whatever else is in their lines. Numbers
-//! behind first words that no other line has, as in a list of keys, are a column too. Times, dates, addresses, versions and
+//! behind first words that few lines have, as in a list of keys, are a column too. Times, dates, addresses, versions and
 //! names with digits are no amounts, and counters say nothing.
 
 use crate::digest::line_shape::{Fnv1a, HashKeyMap};
@@ -33,7 +33,7 @@ const STEPS_UP: usize = 30;
 struct Column {
     amounts: Vec<(f64, usize)>,
     lines: u64,
-    /// Key of the list of keys that it belongs to if it has a single line.
+    /// Key of the list of keys that it belongs to if it has few lines.
     list: u64,
 }
 
@@ -64,13 +64,13 @@ pub fn outliers(lines: &[ViewLine<'_>]) -> Vec<(usize, u64)> {
     found
 }
 
-/// Makes one column of all that have a single line and belong to the same list of keys.
+/// Makes one column of all that have few lines and belong to the same list of keys.
 fn merge_keys(columns: &mut HashKeyMap<Column>) {
-    let single: Vec<Column> = columns
-        .extract_if(|_, column| column.lines == 1)
+    let small: Vec<Column> = columns
+        .extract_if(|_, column| column.lines < LINES_MIN)
         .map(|(_, column)| column)
         .collect();
-    for mut column in single {
+    for mut column in small {
         let list = columns.entry(column.list).or_default();
         list.amounts.append(&mut column.amounts);
         list.lines += column.lines;
