@@ -3,9 +3,9 @@
 //! A repetition must not hide the line whose number means something: the one request that took seconds, the
 //! one test that returned 0. Such a number differs in a column that is the same in all other lines, or it is
 //! much larger or smaller than all others of its column. Dates and times do not count. Only the numbers of digits of the
-//! others are known, because the fast path does not look at their values.
+//! others are known, and the first digits of the first of them, because the fast path does not look at their values.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// Lines that a column must have had before a number in it can be an outlier.
 const LINES_BEFORE_OUTLIER: u32 = 4;
@@ -16,6 +16,8 @@ const MORE_DIGITS: u8 = 2;
 const LINES_BEFORE_LARGE: u32 = 12;
 const LINES_BEFORE_SMALL: u32 = 50;
 const FAR: u64 = 3;
+/// Number of lines from which the first digits of a column are learned.
+const LINES_LEARNED: u32 = 50;
 /// Number of such lines from which on they are like the others.
 const FAR_MAX: u8 = 3;
 /// Number of digits of the largest amount.
@@ -36,6 +38,7 @@ struct Value {
     /// Value, or a hash of a number with more than `VALUE_DIGITS`.
     value: u32,
     digits: u8,
+    first_digit: u8,
     /// The number is no part of a name, a place or a longer number.
     is_amount: bool,
 }
@@ -56,6 +59,7 @@ impl Numbers {
             numbers.values[numbers.count] = Value {
                 value,
                 digits: u8::try_from(digits.len()).unwrap_or(u8::MAX),
+                first_digit: digits[0] - b'0',
                 is_amount: !before.is_some_and(is_joined),
             };
             numbers.count += 1;
@@ -68,6 +72,51 @@ impl Numbers {
     }
 }
 
+/// First digits of a column in its first lines.
+#[derive(Clone, Copy, Default)]
+struct FirstDigits {
+    /// Number of digits of all of these numbers.
+    digits: Option<u8>,
+    min: u8,
+    max: u8,
+    previous: u32,
+    /// Each number is at least, or at most, the one before it.
+    rises: bool,
+    falls: bool,
+}
+
+impl FirstDigits {
+    fn of(value: &Value) -> Self {
+        FirstDigits {
+            digits: Some(value.digits),
+            min: value.first_digit,
+            max: value.first_digit,
+            previous: value.value,
+            rises: true,
+            falls: true,
+        }
+    }
+
+    fn add(&mut self, value: &Value) {
+        self.digits = self.digits.filter(|digits| *digits == value.digits);
+        self.min = self.min.min(value.first_digit);
+        self.max = self.max.max(value.first_digit);
+        self.rises &= self.previous <= value.value;
+        self.falls &= self.previous >= value.value;
+        self.previous = value.value;
+    }
+
+    /// First digits of numbers with so many digits that are within `FAR` times of these numbers. A counter has all.
+    fn near(&self, digits: u8) -> RangeInclusive<u8> {
+        let is_counter = self.rises || self.falls;
+        if digits < 2 || self.digits != Some(digits) || is_counter {
+            return 0..=9;
+        }
+        let far = FAR as u8;
+        self.min / far..=(far * (self.max + 1) - 1).min(9)
+    }
+}
+
 /// Columns of the lines of a repetition.
 #[derive(Default)]
 pub struct Columns {
@@ -75,6 +124,7 @@ pub struct Columns {
     is_constant: [bool; COLUMNS_MAX],
     digits_min: [u8; COLUMNS_MAX],
     digits_max: [u8; COLUMNS_MAX],
+    first_digits: [FirstDigits; COLUMNS_MAX],
     lines: u32,
     far: u8,
 }
@@ -92,8 +142,12 @@ impl Columns {
         })
     }
 
-    /// Returns whether an amount of this line is much larger or smaller than those before it.
+    /// Returns whether an amount of this line is much larger or smaller than those before it, or the line has more or
+    /// fewer numbers, such as a whole number among decimal ones.
     pub fn is_far(&self, line: &Numbers) -> bool {
+        if line.count != self.first.count {
+            return self.lines >= LINES_BEFORE_LARGE && self.far < FAR_MAX;
+        }
         let power = |digits: u8| 10_u64.checked_pow(digits.into()).unwrap_or(u64::MAX);
         let is_far = |(at, value): (usize, &Value)| {
             let (min, max) = (self.digits_min[at], self.digits_max[at]);
@@ -104,9 +158,24 @@ impl Columns {
             let is_small = self.lines >= LINES_BEFORE_SMALL
                 && value.digits < min
                 && amount * FAR <= power(min - 1);
-            value.is_amount && value.digits <= VALUE_DIGITS && (is_large || is_small)
+            let is_near = self.near(at, value).contains(&value.first_digit);
+            value.is_amount && value.digits <= VALUE_DIGITS && (is_large || is_small || !is_near)
         };
-        line.count == self.first.count && line.values().iter().enumerate().any(is_far)
+        line.values().iter().enumerate().any(is_far)
+    }
+
+    /// First digits with which a number of this column is not far from the others.
+    fn near(&self, at: usize, value: &Value) -> RangeInclusive<u8> {
+        let is_judged = value.is_amount && value.digits <= VALUE_DIGITS;
+        match is_judged && self.has_learned() && self.far < FAR_MAX {
+            true => self.first_digits[at].near(value.digits),
+            false => 0..=9,
+        }
+    }
+
+    /// Returns whether the first digits of later lines change nothing.
+    pub fn has_learned(&self) -> bool {
+        self.lines >= LINES_LEARNED
     }
 
     /// Counts a line with an amount that is far from the others.
@@ -129,7 +198,9 @@ impl Columns {
             self.first = line.clone();
             self.is_constant = [true; COLUMNS_MAX];
             self.digits_min = [u8::MAX; COLUMNS_MAX];
+            self.first_digits = line.values.each_ref().map(FirstDigits::of);
         }
+        let learns = !self.has_learned();
         self.add_alike(1);
         if line.count != self.first.count {
             return;
@@ -138,20 +209,31 @@ impl Columns {
             self.is_constant[at] &= self.first.values[at] == *value;
             self.digits_min[at] = self.digits_min[at].min(value.digits);
             self.digits_max[at] = self.digits_max[at].max(value.digits);
+            if learns {
+                self.first_digits[at].add(value);
+            }
         }
     }
 
-    /// Byte ranges of the numbers of `line` that were the same in all lines so far.
-    pub fn constant(&self, line: &str) -> Vec<Range<usize>> {
-        let ranges: Vec<_> = ranges(line).collect();
-        if ranges.len() != self.first.count {
+    /// Bytes of the numbers of `line` that are not any digit: those of numbers that were the same in all lines so far, and
+    /// the first digits of the others.
+    pub fn bounds(&self, line: &str) -> Vec<(usize, RangeInclusive<u8>)> {
+        let numbers = Numbers::of(line);
+        if numbers.count != self.first.count {
             return Vec::new();
         }
-        let constant = ranges.into_iter().zip(self.is_constant);
-        constant
-            .filter(|(_, is_constant)| *is_constant)
-            .map(|(range, _)| range)
-            .collect()
+        let mut bounds = Vec::new();
+        for (at, range) in ranges(line).enumerate() {
+            if self.is_constant[at] {
+                bounds.extend(
+                    range.map(|byte| (byte, line.as_bytes()[byte]..=line.as_bytes()[byte])),
+                );
+            } else {
+                let near = self.near(at, &numbers.values[at]);
+                bounds.push((range.start, b'0' + near.start()..=b'0' + near.end()));
+            }
+        }
+        bounds
     }
 }
 
@@ -277,11 +359,34 @@ mod tests {
     #[test]
     fn amount_that_is_much_larger_or_smaller_is_far() {
         let columns = columns((0..60).map(|n| format!("{n} queue7 depth {}", 10 + n % 11)));
-        for (depth, is_far) in [(985, true), (300, true), (99, false), (0, true), (8, false)] {
+        for (depth, is_far) in [
+            (985, true),
+            (300, true),
+            (99, true),
+            (89, false),
+            (0, true),
+            (8, false),
+        ] {
             let line = Numbers::of(&format!("60 queue7 depth {depth}"));
             assert_eq!(columns.is_far(&line), is_far, "{depth}");
         }
         assert!(!columns.is_far(&Numbers::of("60 queue700 depth 10")));
+    }
+
+    #[test]
+    fn amount_with_as_many_digits_can_be_far() {
+        let near = columns((0..60).map(|n| format!("{n} took {}.5 s", 12 + n * 7 % 5)));
+        for (amount, is_far) in [
+            ("87.5", true),
+            ("60.5", true),
+            ("59.5", false),
+            ("14", true),
+        ] {
+            let line = Numbers::of(&format!("60 took {amount} s"));
+            assert_eq!(near.is_far(&line), is_far, "{amount}");
+        }
+        let counter = columns((0..60).map(|n| format!("line {} is read", 10_000 + n)));
+        assert!(!counter.is_far(&Numbers::of("line 90000 is read")));
     }
 
     #[test]

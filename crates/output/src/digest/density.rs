@@ -125,7 +125,7 @@ impl Density {
 
 /// Kind of a line. In a log or in a build, that is its first word; of indented lines, as in source code, and of
 /// those that begin with a count, the first two. Rows of a table, names and files in a listing are of one kind only if
-/// they differ in nothing but numbers. A line of JSON and one of numbers alone have no kind.
+/// they differ in nothing but numbers. A line of JSON and one of numbers, perhaps behind a key, have no kind.
 fn kind(line: &Line) -> Option<u64> {
     let text = line.text[prefix_len(&line.text)..].trim_end();
     if is_success(text) {
@@ -162,11 +162,15 @@ fn kind(line: &Line) -> Option<u64> {
     Some(hash(&bytes[from..from + word.count()]))
 }
 
-/// Returns whether a line has decimal or hexadecimal numbers and no word.
+/// Returns whether a line has decimal or hexadecimal numbers and no word, but perhaps a key with a colon before them.
 fn is_only_numbers(text: &str) -> bool {
     let is_of_word =
         |byte: u8| byte >= 0x80 || (byte.is_ascii_alphabetic() && !byte.is_ascii_hexdigit());
-    text.contains(|c: char| c.is_ascii_digit()) && !text.bytes().any(is_of_word)
+    let numbers = match text.split_once(' ') {
+        Some((key, numbers)) if key.ends_with(':') => numbers,
+        _ => text,
+    };
+    numbers.contains(|c: char| c.is_ascii_digit()) && !numbers.bytes().any(is_of_word)
 }
 
 /// Returns whether a line is a single word, such as a path of a listing, and neither a JSON record nor a place in a

@@ -12,6 +12,7 @@
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use super::columns::{self, Columns, Numbers};
 use super::line_shape::{LINES_TO_FOLD_MAX, LineContent, LineShape};
@@ -163,15 +164,16 @@ impl Fold {
     pub fn open_line_of_repetition(&self) -> Option<&str> {
         let repetition = self.repetition.as_ref()?;
         let open = self.open.as_ref()?;
-        let is_counted = repetition.first.len() == 1 && repetition.hides_lines();
+        let has_learned = repetition.columns.first().is_some_and(Columns::has_learned);
+        let is_counted = repetition.first.len() == 1 && repetition.hides_lines() && has_learned;
         (is_counted && !repetition.exact && open.omission.is_none()).then_some(&open.text)
     }
 
-    /// Byte ranges of the numbers of `text` that are the same in all lines of that repetition.
-    pub fn constant_numbers(&self, text: &str) -> Vec<std::ops::Range<usize>> {
+    /// Bytes of `text` that cannot be any digit in lines of that repetition, with those that they can be.
+    pub fn bounds(&self, text: &str) -> Vec<(usize, RangeInclusive<u8>)> {
         let repetition = self.repetition.as_ref();
         let columns = repetition.and_then(|repetition| repetition.columns.first());
-        columns.map_or_else(Vec::new, |columns| columns.constant(text))
+        columns.map_or_else(Vec::new, |columns| columns.bounds(text))
     }
 
     /// Returns whether this line continues that repetition.

@@ -6,6 +6,8 @@
 //! hold. When something else comes they are decoded, so that the result is the same with and without
 //! the fast path.
 
+use std::ops::{Range, RangeInclusive};
+
 use super::fold::Fold;
 use super::row::output_bytes;
 use super::screen::Screen;
@@ -19,8 +21,8 @@ const HELD_BY_FOLD: usize = 4;
 pub struct RepeatFastPath {
     /// One line of the repetition, with its newline.
     line: Vec<u8>,
-    /// Mask over `line`: 0xFF where any digit is allowed.
-    free: Vec<u8>,
+    /// Bytes that are allowed in place of those of `line`.
+    allowed: Allowed,
     /// Bytes that each line counts for; `\r\n` counts as one.
     counted: u64,
     /// Newest lines, and behind them the begin of the next one.
@@ -58,20 +60,19 @@ impl RepeatFastPath {
         if !plain || !fold.continues_repetition(text) {
             return None;
         }
-        let mut free = variable(text);
-        for constant in fold.constant_numbers(text) {
-            free[constant].fill(0);
+        let mut allowed = variable(text);
+        for (at, bounds) in fold.bounds(text) {
+            allowed.bound(at, bounds);
         }
-        let is_like_it = |other: &str| {
-            other.len() == text.len() && !differs(other.as_bytes(), text.as_bytes(), &free)
-        };
+        let is_like_it =
+            |other: &str| other.len() == text.len() && !differs(other.as_bytes(), &allowed);
         if !is_like_it(open) || !rows.all(|row| row.is_some_and(is_like_it)) {
             return None;
         }
-        free.resize(text.len() + newline.len(), 0);
+        allowed.extend(newline);
         Some(RepeatFastPath {
             line: [text.as_bytes(), newline].concat(),
-            free,
+            allowed,
             counted: output_bytes(text) + 1,
             held: Vec::new(),
             begun: 0,
@@ -140,7 +141,7 @@ impl RepeatFastPath {
 
     /// Equal lines in a row are merged by the fold, not here.
     fn is_next(&self, before: &[u8], line: &[u8]) -> bool {
-        !differs(line, &self.line, &self.free) && line != before
+        !differs(line, &self.allowed) && line != before
     }
 
     /// Holds the newest lines. Returns the number of lines that are no longer held.
@@ -167,11 +168,41 @@ impl LastChunk for [u8] {
     }
 }
 
-/// Mask over a line: 0xFF for digits that can change without changing the shape of the line.
-fn variable(text: &str) -> Vec<u8> {
+/// Bytes that are allowed at each place of a line: those from `low` on, as many as `count`.
+#[derive(Default)]
+struct Allowed {
+    low: Vec<u8>,
+    count: Vec<u8>,
+}
+
+impl Allowed {
+    /// Allows these bytes only.
+    fn extend(&mut self, bytes: &[u8]) {
+        self.low.extend_from_slice(bytes);
+        self.count.resize(self.low.len(), 1);
+    }
+
+    /// Allows any digit at these places.
+    fn free(&mut self, places: Range<usize>) {
+        self.low[places.clone()].fill(b'0');
+        self.count[places].fill(10);
+    }
+
+    /// Allows no others than these at a place with any digit.
+    fn bound(&mut self, at: usize, bounds: RangeInclusive<u8>) {
+        if self.count[at] > 1 {
+            self.low[at] = *bounds.start();
+            self.count[at] = bounds.end() - bounds.start() + 1;
+        }
+    }
+}
+
+/// Bytes allowed in lines like this one: any digit where that does not change the shape of the line.
+fn variable(text: &str) -> Allowed {
     let bytes = text.as_bytes();
     let outcome = levels::mentions_outcome(text);
-    let mut free = vec![0; bytes.len()];
+    let mut allowed = Allowed::default();
+    allowed.extend(bytes);
     let mut at = 0;
     while at < bytes.len() {
         let digits = bytes[at..]
@@ -183,46 +214,54 @@ fn variable(text: &str) -> Vec<u8> {
         // so numbers of one or three digits (such as those of `4.5`) must stay.
         let fixed = bytes.get(end) == Some(&b'x') || (outcome && matches!(digits, 1 | 3));
         if !fixed {
-            free[at..end].fill(0xFF);
+            allowed.free(at..end);
         }
         at = end + 1;
     }
-    free
+    allowed
 }
 
 /// Number of bytes that are compared at once.
 const WIDE: usize = 16;
 
-/// Returns whether two lines of equal length differ, except for digits where `free` allows it. Without
-/// branches and in blocks of fixed size, so that the compiler vectorizes it.
-fn differs(line: &[u8], other: &[u8], free: &[u8]) -> bool {
+/// Returns whether a line has a byte that is not allowed. Without branches and in blocks of fixed size, so that the
+/// compiler vectorizes it.
+fn differs(line: &[u8], allowed: &Allowed) -> bool {
     let mut bad = [0; WIDE];
-    let (lines, others, frees) = (
+    let (lines, lows, counts) = (
         line.as_chunks::<WIDE>().0,
-        other.as_chunks::<WIDE>().0,
-        free.as_chunks::<WIDE>().0,
+        allowed.low.as_chunks::<WIDE>().0,
+        allowed.count.as_chunks::<WIDE>().0,
     );
-    for ((line, other), free) in lines.iter().zip(others).zip(frees) {
-        mark(&mut bad, line, other, free);
+    for ((line, low), count) in lines.iter().zip(lows).zip(counts) {
+        mark(&mut bad, line, low, count);
     }
     // The last piece may overlap the one before.
-    match (line.last_chunk(), other.last_chunk(), free.last_chunk()) {
-        (Some(line), Some(other), Some(free)) => mark(&mut bad, line, other, free),
-        _ => mark(&mut bad, &padded(line), &padded(other), &padded(free)),
+    match (
+        line.last_chunk(),
+        allowed.low.last_chunk(),
+        allowed.count.last_chunk(),
+    ) {
+        (Some(line), Some(low), Some(count)) => mark(&mut bad, line, low, count),
+        _ => mark(
+            &mut bad,
+            &padded(line, 0),
+            &padded(&allowed.low, 0),
+            &padded(&allowed.count, 1),
+        ),
     }
     bad != [0; WIDE]
 }
 
 #[inline]
-fn mark(bad: &mut [u8; WIDE], line: &[u8; WIDE], other: &[u8; WIDE], free: &[u8; WIDE]) {
+fn mark(bad: &mut [u8; WIDE], line: &[u8; WIDE], low: &[u8; WIDE], count: &[u8; WIDE]) {
     for at in 0..WIDE {
-        let digit = u8::from(line[at].wrapping_sub(b'0') < 10).wrapping_neg();
-        bad[at] |= (line[at] ^ other[at]) & !(free[at] & digit);
+        bad[at] |= u8::from(line[at].wrapping_sub(low[at]) >= count[at]);
     }
 }
 
-fn padded(bytes: &[u8]) -> [u8; WIDE] {
-    let mut wide = [0; WIDE];
+fn padded(bytes: &[u8], with: u8) -> [u8; WIDE] {
+    let mut wide = [with; WIDE];
     wide[..bytes.len()].copy_from_slice(bytes);
     wide
 }

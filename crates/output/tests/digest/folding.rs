@@ -173,6 +173,26 @@ fn amount_far_from_the_others_is_no_repetition() {
 }
 
 #[test]
+fn amount_of_another_magnitude_or_form_is_not_folded() {
+    for odd in ["87.4", "1.2", "0", "14", "88123456", "-12.3", "none"] {
+        for count in [2_000, 20_000] {
+            let log = lines(count, |n| match n {
+                1_900 => format!("the temperature of sensor {n:05} is {odd} degrees"),
+                n => format!(
+                    "the temperature of sensor {n:05} is 1{}.{} degrees",
+                    2 + n % 3,
+                    n * 7 % 10
+                ),
+            });
+            let wanted = format!("sensor 01900 is {odd} degrees");
+            let seen = text(&log);
+            assert!(seen.contains(&wanted), "{wanted} is not in:\n{seen}");
+            assert!(seen.lines().count() < 12, "{seen}");
+        }
+    }
+}
+
+#[test]
 fn cycles_of_lines_are_folded() {
     assert_eq!(
         text("ping\npong\nwait\n".repeat(40)),

@@ -45,7 +45,8 @@ fn flood() -> impl Strategy<Value = Vec<u8>> {
         ("\x1b[32m12:00:00\x1b[0m done with ", 5, " of them\n"),
         ("", 5, "\n"),
     ]);
-    (shape, 0usize..100, 0usize..3, 0usize..1_500).prop_map(
+    let step = prop_oneof![0usize..3, 0usize..400];
+    (shape, 0usize..100, step, 0usize..1_500).prop_map(
         |((before, width, after), from, step, times)| {
             let highest = 10_usize.pow(width);
             let width = width as usize;

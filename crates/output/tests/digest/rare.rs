@@ -1,6 +1,9 @@
 //! Lines that differ from many similar ones.
 
+use abide_output::digest::{Digest, Gap};
+
 use super::signals::{assert_shown, name, request, within};
+use super::{limits, text};
 
 #[test]
 fn key_with_a_mark_that_it_has_nowhere_else_is_shown() {
@@ -158,4 +161,47 @@ fn amount_far_from_those_of_other_lines_is_shown() {
     };
     let odd = "OK table payments [SELECT 0 in 0.3 s]\n";
     assert_shown(&within(table, odd), &["payments"]);
+}
+
+#[test]
+fn odd_value_in_a_long_list_of_keys_is_shown() {
+    let keys: [fn(usize) -> String; 4] = [
+        |n| format!("user{n}"),
+        |n| format!("{:08x}", n * 2_654_435_761 % (1 << 32)),
+        |n| format!("{}{}", name(n / 10), n % 10),
+        name,
+    ];
+    for key in keys {
+        for odd in ["FAILED", "none", "-1", "3", "87.4", "8812345"] {
+            let log = (0..5_000).map(|n| match n {
+                2_713 => format!("{}: {odd}\n", key(n)),
+                n => format!("{}: {}\n", key(n), 100 + n * 7_919 % 9_901),
+            });
+            let text = text(log.collect::<String>());
+            let wanted = format!("2714: {}: {odd}", key(2_713));
+            assert!(text.contains(&wanted), "{wanted} is not in:\n{text}");
+            let used = text.chars().count();
+            assert!(used > 9_500, "{used} characters:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn amount_of_another_magnitude_is_shown_among_very_different_ones() {
+    let row = |n: usize| {
+        let (name, size) = (name(n), 100 + n * 7_919 % 9_901);
+        format!("{name} has size {size}\n")
+    };
+    assert_shown(&within(row, "ledger has size 3\n"), &["size 3\n"]);
+}
+
+#[test]
+fn blank_line_is_not_shown_as_an_unusual_one() {
+    let part = (0..400).map(request).collect::<String>();
+    let mut digest = Digest::new(&limits(500));
+    digest.push(part.as_bytes());
+    digest.gap(Gap::Dropped(9_000));
+    digest.push(format!("\n{part}").as_bytes());
+    let text = digest.finish().text;
+    assert!(!text.contains("gap+1:"), "{text}");
 }

@@ -1,7 +1,8 @@
 //! Amounts that are far from those of all similar lines: the one query that took minutes, the one table with no rows.
 //!
-//! A column is made of all numbers between the same words and with the same unit, whatever else is in their lines. Times,
-//! dates, addresses, versions and names with digits are no amounts, and counters say nothing.
+//! A column is made of all numbers between the same words and with the same unit, whatever else is in their lines. Numbers
+//! behind first words that few lines have, as in a list of keys, are a column too. Times, dates, addresses, versions and
+//! names with digits are no amounts, and counters say nothing.
 
 use crate::digest::line_shape::{Fnv1a, HashKeyMap};
 use crate::digest::view::ViewLine;
@@ -9,7 +10,7 @@ use crate::digest::view::ViewLine;
 /// Longer lines are not looked at beyond this, nor more numbers of a line.
 const BYTES_MAX: usize = 600;
 const NUMBERS_PER_LINE: usize = 12;
-/// Maximum number of columns, and lines that a column must have.
+/// Maximum number of columns, before those of keys, and lines that a column must have.
 const COLUMNS_MAX: usize = 2_048;
 const LINES_MIN: u64 = 12;
 /// Number of outliers at either end of a column.
@@ -18,7 +19,8 @@ const OUTLIERS_MAX: usize = 3;
 const FAR: f64 = 3.;
 const VERY_FAR: f64 = 10.;
 const SMALL: f64 = 3.;
-/// Amounts among which a smaller one is an outlier are at least this, and the largest of them is not `VERY_FAR`.
+/// Amounts among which a smaller one is an outlier are at least this, and the largest of them is not `VERY_FAR`, unless the
+/// smaller one is.
 const LARGE: f64 = 5.;
 /// Longest unit: `tokens/s`.
 const UNIT_MAX: usize = 8;
@@ -31,20 +33,28 @@ const STEPS_UP: usize = 30;
 struct Column {
     amounts: Vec<(f64, usize)>,
     lines: u64,
+    /// Key of the list of keys that it belongs to if it has few lines.
+    list: u64,
 }
 
 /// Lines with an amount that is far from the others of its column: their indices, and the column.
 pub fn outliers(lines: &[ViewLine<'_>]) -> Vec<(usize, u64)> {
     let mut columns: HashKeyMap<Column> = HashKeyMap::default();
     for (at, line) in lines.iter().enumerate() {
-        each_amount(line.text, |key, amount| {
-            if columns.len() < COLUMNS_MAX || columns.contains_key(&key) {
-                let column = columns.entry(key).or_default();
-                column.amounts.push((amount, at));
-                column.lines += line.count;
-            }
+        each_amount(line.text, |key, list, amount| {
+            let fits = |key: u64, most: usize| columns.len() < most || columns.contains_key(&key);
+            let key = match (fits(key, COLUMNS_MAX), fits(list, 2 * COLUMNS_MAX)) {
+                (true, _) => key,
+                (false, true) => list,
+                (false, false) => return,
+            };
+            let column = columns.entry(key).or_default();
+            column.amounts.push((amount, at));
+            column.lines += line.count;
+            column.list = list;
         });
     }
+    merge_keys(&mut columns);
     let mut found: Vec<_> = columns
         .into_iter()
         .flat_map(|(key, column)| column.outliers().into_iter().map(move |at| (at, key)))
@@ -52,6 +62,22 @@ pub fn outliers(lines: &[ViewLine<'_>]) -> Vec<(usize, u64)> {
     found.sort_unstable();
     found.dedup_by_key(|(at, _)| *at);
     found
+}
+
+/// Makes one column of all that have few lines and belong to the same list of keys.
+fn merge_keys(columns: &mut HashKeyMap<Column>) {
+    let small: Vec<Column> = columns
+        .extract_if(|_, column| column.lines < LINES_MIN)
+        .map(|(_, column)| column)
+        .collect();
+    for mut column in small {
+        let list = columns.entry(column.list).or_default();
+        list.amounts.append(&mut column.amounts);
+        list.lines += column.lines;
+    }
+    for column in columns.values_mut() {
+        column.amounts.sort_unstable_by_key(|(_, at)| *at);
+    }
 }
 
 impl Column {
@@ -73,7 +99,7 @@ impl Column {
         let above = (1..=most).rev().find(is_above).unwrap_or(0);
         let is_below = |count: &usize| {
             let (amount, usual) = (all[count - 1].0, all[*count].0);
-            let is_tight = amount <= 0. || largest <= VERY_FAR * usual;
+            let is_tight = amount * VERY_FAR < usual || largest <= VERY_FAR * usual;
             usual >= LARGE && amount * FAR < usual && is_tight
         };
         let below = (1..=most).rev().find(is_below).unwrap_or(0);
@@ -95,12 +121,12 @@ impl Column {
     }
 }
 
-/// Calls with the column and the value of each amount of a line.
-fn each_amount(text: &str, mut call: impl FnMut(u64, f64)) {
+/// Calls with each amount of a line: the keys of its column and of its list of keys, and the value.
+fn each_amount(text: &str, mut call: impl FnMut(u64, u64, f64)) {
     let text = &text[..super::super::row::floor(text, BYTES_MAX)];
     let bytes = text.as_bytes();
     let mut before = Fnv1a::default();
-    let (mut at, mut found) = (0, 0);
+    let (mut at, mut found, mut words) = (0, 0, 0);
     while at < bytes.len() && found < NUMBERS_PER_LINE {
         if !is_of_word(bytes[at]) {
             at += 1;
@@ -111,15 +137,19 @@ fn each_amount(text: &str, mut call: impl FnMut(u64, f64)) {
         if let Some((amount, unit)) = amount(word)
             && is_apart(bytes, at, end)
         {
-            let mut key = Fnv1a(before.0 ^ 1);
             let next = end + usize::from(bytes.get(end) == Some(&b' '));
             let next = &bytes[next..word_end(bytes, next)];
             let next = if is_name(next) { next } else { b"" };
-            unit.bytes()
-                .chain([0])
-                .chain(next.iter().copied())
-                .for_each(|byte| key.add(byte));
-            call(key.0, amount);
+            let behind_first = if words == 1 { 1 } else { before.0 ^ 1 };
+            let [key, list] = [before.0 ^ 1, behind_first].map(|begin| {
+                let mut key = Fnv1a(begin);
+                unit.bytes()
+                    .chain([0])
+                    .chain(next.iter().copied())
+                    .for_each(|byte| key.add(byte));
+                key.0
+            });
+            call(key, list, amount);
             found += 1;
         }
         before = Fnv1a::default();
@@ -127,6 +157,7 @@ fn each_amount(text: &str, mut call: impl FnMut(u64, f64)) {
             .map(|byte| if byte.is_ascii_digit() { b'0' } else { byte })
             .for_each(|byte| before.add(byte));
         at = end;
+        words += 1;
     }
 }
 
@@ -186,7 +217,7 @@ mod tests {
 
     fn amounts(line: &str) -> Vec<f64> {
         let mut amounts = Vec::new();
-        each_amount(line, |_, amount| amounts.push(amount));
+        each_amount(line, |_, _, amount| amounts.push(amount));
         amounts
     }
 
@@ -194,6 +225,7 @@ mod tests {
         let column = Column {
             amounts: amounts.iter().copied().zip(0..).collect(),
             lines: amounts.len() as u64,
+            list: 0,
         };
         column.outliers()
     }

@@ -157,7 +157,8 @@ pub fn unusual(lines: &[ViewLine<'_>]) -> Vec<usize> {
         90..97 => 2,
         97.. => 4,
     };
-    let is_unusual = |line: &ViewLine<'_>| line.often <= often && line.finding.is_none();
+    let is_unusual =
+        |line: &ViewLine<'_>| line.often <= often && line.finding.is_none() && !line.is_blank();
     let found = lines
         .iter()
         .enumerate()
@@ -327,6 +328,7 @@ fn each_value(line: &ViewLine<'_>, mut call: impl FnMut(u64, u64)) {
     {
         let mark = mark.first().copied().unwrap_or_default();
         call(mix(8, hash(key.as_bytes())), hash(mark.as_bytes()));
+        call(mix(9, count as u64), without_digits(value));
         return call(mix(7, hash(key.as_bytes())), hash(value.as_bytes()));
     }
     // Rows of a table are alike in the number of words, whatever they begin with.
