@@ -138,11 +138,28 @@ fn readable(text: &str) -> Option<String> {
     (out != text).then_some(out)
 }
 
-/// Length of the class of characters at the begin of a text. `None`: it is none, or the subscript of an assignment.
+/// Length of the class of characters at the begin of a text, such as `[ab]`, `[!]x]` or `[[:lower:]]`. `None`: it is none that
+/// is surely one, or the subscript of an assignment.
 fn class_length(text: &str) -> Option<usize> {
-    let end = text.find(']')? + 1;
-    let is_assignment = text[end..].starts_with(['=', '+']);
-    (!text[..end].contains(char::is_whitespace) && !is_assignment).then_some(end)
+    let mut at = 1;
+    for first in [&['!', '^'][..], &[']']] {
+        at += usize::from(text[at..].starts_with(first));
+    }
+    loop {
+        let rest = &text[at..];
+        if let Some(named) = rest.strip_prefix("[:") {
+            at += "[:".len() + named.find(":]")? + ":]".len();
+            continue;
+        }
+        match rest.chars().next()? {
+            ']' => break,
+            c if c.is_alphanumeric() || "!^-._,+@%".contains(c) => at += c.len_utf8(),
+            _ => return None,
+        }
+    }
+    let length = at + 1;
+    let is_assignment = text[length..].starts_with(['=', '+']);
+    (!is_assignment).then_some(length)
 }
 
 /// Collects the commands of a command line.

@@ -109,13 +109,20 @@ pub(super) fn hides_program(command: &SimpleCommand) -> bool {
     }
 }
 
-/// Variable of an expansion that cuts or changes its value, or takes it for the name of another variable.
-pub(super) fn changed_variable(name: &str) -> Option<&str> {
-    let (_, inside) = name.split_once("${")?;
+/// Variables of the expansions in a text that cut or change their values, or take them for names of other variables.
+pub(super) fn changed_variables(text: &str) -> impl Iterator<Item = &str> {
+    let expansions = text.match_indices("${");
+    expansions.filter_map(|(at, open)| changed_by_expansion(&text[at + open.len()..]))
+}
+
+/// Variable that the expansion behind this `${` changes.
+fn changed_by_expansion(inside: &str) -> Option<&str> {
     let indirect = inside.strip_prefix('!');
     let inside = indirect.unwrap_or(inside);
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let (variable, rest) = inside.split_at(inside.find(|c| !is_part(c))?);
+    let subscript = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let rest = subscript.map_or(rest, |(_, rest)| rest);
     let is_cut = rest
         .strip_prefix(':')
         .is_some_and(|rest| !rest.starts_with(['-', '=', '+', '?']));

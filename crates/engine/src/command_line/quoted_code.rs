@@ -61,9 +61,23 @@ fn script_of(node: Node<'_>, text: &str) -> Option<String> {
     }
 }
 
-/// Script that expands a text and does nothing else.
+/// Script that expands a text and does nothing else. Quotes inside substitutions are those of their commands.
 pub(super) fn expansion(text: &str) -> String {
-    format!(": \"{}\"", text.replace('"', "\\\""))
+    let mut script = String::from(": \"");
+    let (mut depth, mut is_backquoted, mut previous) = (0_usize, false, ' ');
+    for c in text.chars() {
+        match c {
+            '(' if depth > 0 || previous == '$' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '`' => is_backquoted = !is_backquoted,
+            '"' if depth == 0 && !is_backquoted => script.push('\\'),
+            _ => {}
+        }
+        script.push(c);
+        previous = c;
+    }
+    script.push('"');
+    script
 }
 
 pub(super) fn has_substitution(text: &str) -> bool {

@@ -4,7 +4,7 @@ use abide_core::policy::{Folder, Origin, Piece, Redirect, SimpleCommand, Word};
 use tree_sitter::{Node, Tree};
 
 use super::names::{
-    NAME_TABLES, changed_variable, changes_meaning, changes_names, hides_program, names_variable,
+    NAME_TABLES, changed_variables, changes_meaning, changes_names, hides_program, names_variable,
     sets_names,
 };
 use super::variables::visit;
@@ -477,8 +477,7 @@ impl<'a> Walker<'a> {
     /// that the script may set: `${x,,}`, `${x#y}`, `${!x}`.
     fn is_made_up(&self, name: &str) -> bool {
         let is_set = |variable: &str| self.scope.scripts > 0 || names_variable(self.text, variable);
-        (has_braces(name) && braces::words(name).is_none())
-            || changed_variable(name).is_some_and(is_set)
+        (has_braces(name) && braces::words(name).is_none()) || changed_variables(name).any(is_set)
     }
 
     fn finish(

@@ -3,6 +3,8 @@
 use abide_core::policy::{Piece, Word};
 use tree_sitter::Node;
 
+use super::class_length;
+
 /// Word of a node. Nodes of substitutions inside are added to `inner`.
 pub(super) fn word<'t>(node: Node<'t>, text: &str, inner: &mut Vec<Node<'t>>) -> Word {
     let mut word = Word::default();
@@ -68,8 +70,17 @@ fn add<'t>(node: Node<'t>, text: &str, word: &mut Word, inner: &mut Vec<Node<'t>
         }
         "concatenation" | "command_name" => {
             let mut cursor = node.walk();
+            let mut is_in_class = false;
             for child in node.named_children(&mut cursor) {
+                // A class of characters, which is a glob already, may end in any of the other parts.
+                if is_in_class {
+                    collect_inner(child, inner);
+                    continue;
+                }
                 add(child, text, word, inner);
+                let source = &text[child.byte_range()];
+                is_in_class = word.pieces.last() == Some(&Piece::Glob)
+                    && source.rfind('[') > source.rfind(']');
             }
         }
         _ => {
@@ -147,9 +158,11 @@ fn bare(source: &str, word: &mut Word) {
                 Some(escaped) => word.push_text(escaped.encode_utf8(&mut [0; 4])),
             },
             '[' => {
-                // A class of characters such as `[ab]` stands for one of them.
-                if let Some(end) = chars.as_str().find(']') {
-                    chars = chars.as_str()[end + 1..].chars();
+                // A class of characters such as `[ab]` stands for one of them. One that cannot be read may end at any `]`.
+                let inside = chars.as_str();
+                let known = class_length(&format!("[{inside}")).map(|length| length - 1);
+                if let Some(end) = known.or_else(|| Some(inside.rfind(']')? + 1)) {
+                    chars = inside[end..].chars();
                 }
                 word.pieces.push(Piece::Glob);
             }

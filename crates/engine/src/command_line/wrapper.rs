@@ -2,7 +2,7 @@
 
 use abide_core::policy::{Folder, Origin, Piece, SimpleCommand, Word, normalized};
 
-use super::names::hides_program;
+use super::names::{changes_meaning, hides_program};
 use super::runs_code::runs_code;
 use super::{
     Input, Reader, Scope, Unparsed, containers, deletes, interpreters, programs, shell, sql, values,
@@ -467,7 +467,10 @@ pub(super) fn wrapped(
         hides_program: hides_program(&inner),
         ..inner
     };
-    reader.add(inner, input, scope)
+    let changes = changes_meaning(&inner);
+    reader.add(inner, input, scope)?;
+    reader.names_changed |= changes;
+    Ok(())
 }
 
 /// Adds the commands of a script.
