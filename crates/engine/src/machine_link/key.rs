@@ -168,7 +168,6 @@ fn random() -> [u8; BYTES] {
     bytes
 }
 
-/// Bytes in a private file. `None`: there is no file.
 /// Key in the file at `path`, which is made if there is none.
 pub(crate) fn read_or_make(path: &Path) -> Result<[u8; BYTES], KeyFault> {
     if let Some(key) = read_hex(path)? {
@@ -179,6 +178,7 @@ pub(crate) fn read_or_make(path: &Path) -> Result<[u8; BYTES], KeyFault> {
     Ok(key)
 }
 
+/// Bytes in a private file. `None`: there is no file.
 fn read_hex(path: &Path) -> Result<Option<[u8; BYTES]>, KeyFault> {
     let shown = || path.display().to_string();
     let text = match secret::read(path) {

@@ -196,7 +196,7 @@ fn timers_by(
         let condition = row.text(10)?;
         if let Some(condition) = condition
             && seal.fits(
-                &SealedRow::Condition(number, &agent.0, condition),
+                &SealedRow::Condition(number, &agent, conversation.as_ref(), condition),
                 row.bytes(13)?,
             )
         {

@@ -275,7 +275,8 @@ pub(super) trait RecordRows {
             } => {
                 let condition = until.as_deref();
                 let seal = condition.and_then(|condition| {
-                    let row = SealedRow::Condition(*number, &agent.0, condition);
+                    let row =
+                        SealedRow::Condition(*number, agent, conversation.as_ref(), condition);
                     self.seal().of(&row)
                 });
                 self.put(

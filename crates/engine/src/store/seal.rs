@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use abide_core::{QuestionId, SessionId};
+use abide_core::{Agent, Conversation, QuestionId, SessionId};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -25,8 +25,8 @@ pub(super) enum SealedRow<'a> {
     Held(QuestionId, &'a str, &'a [u8]),
     /// Yes to a held command, which is started as this session.
     Approved(QuestionId, SessionId),
-    /// Condition of the timer with this number, and its agent.
-    Condition(u64, &'a str, &'a str),
+    /// Condition of the timer with this number, and the caller for whom it is looked at.
+    Condition(u64, &'a Agent, Option<&'a Conversation>, &'a str),
     /// Clients of an agent and kind.
     Clients(&'a str, &'a str, &'a str),
 }
@@ -58,7 +58,7 @@ impl RowSeal {
         };
         if !fits {
             tracing::error!(
-                "{} was changed by others in the database; it is not used",
+                "{} has no valid code of this machine; it is not used",
                 row.name()
             );
         }
@@ -81,10 +81,12 @@ impl SealedRow<'_> {
                 text(&question.to_string()),
                 text(&session.to_string()),
             ],
-            SealedRow::Condition(number, agent, condition) => vec![
+            SealedRow::Condition(number, agent, conversation, condition) => vec![
                 text("condition"),
                 text(&number.to_string()),
-                text(agent),
+                text(&agent.0),
+                text(if conversation.is_some() { "in" } else { "" }),
+                text(conversation.map_or("", |of| &of.0)),
                 text(condition),
             ],
             SealedRow::Clients(agent, kind, facts) => {
@@ -114,14 +116,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let own = RowSeal::open(&folder.path().join("row-key")).unwrap();
         let other = RowSeal::open(&folder.path().join("other")).unwrap();
-        let row = SealedRow::Condition(1, "a", "b");
+        let (agent, longer) = (Agent("a".into()), Agent("ab".into()));
+        let conversation = Conversation("c".into());
+        let row = SealedRow::Condition(1, &agent, None, "b");
         let code = own.of(&row);
         let again = RowSeal::open(&folder.path().join("row-key")).unwrap();
         assert!(again.fits(&row, code.as_deref()));
         assert!(!other.fits(&row, code.as_deref()));
         for changed in [
-            SealedRow::Condition(2, "a", "b"),
-            SealedRow::Condition(1, "ab", ""),
+            SealedRow::Condition(2, &agent, None, "b"),
+            SealedRow::Condition(1, &longer, None, ""),
+            SealedRow::Condition(1, &agent, Some(&conversation), "b"),
             SealedRow::Clients("1", "a", "b"),
         ] {
             assert!(!own.fits(&changed, code.as_deref()), "{}", changed.name());
