@@ -213,7 +213,8 @@ impl CommandCaller<'_> {
     fn offers_beyond_settings(&self, beyond: &BeyondSettings) -> Vec<(Choice, Arc<str>)> {
         let nothing = Arc::<str>::default();
         let mut offers = vec![(Choice::Once, nothing.clone())];
-        if let Some(by) = beyond.weaker {
+        // A rule is written as text.
+        if let (Some(by), Some(_)) = (beyond.weaker, self.workspace.to_str()) {
             let adds: Arc<str> = shown_sandbox(by, self.agent, self.workspace).into();
             offers.push((Choice::ThisAgent, adds.clone()));
             offers.push((Choice::AlwaysHere, adds));

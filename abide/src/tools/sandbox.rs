@@ -129,14 +129,6 @@ impl SandboxArgs {
     }
 }
 
-/// Weakest mechanism that is accepted for an agent, by the settings or by an answer.
-fn least_accepted(wanted: SandboxedBy, context: &Context, handle: &Handle) -> SandboxedBy {
-    let conversation = context.conversation.as_ref();
-    let policy = handle.policy();
-    let accepted = policy.accepted_sandbox(&context.agent, conversation, &context.root);
-    accepted.map_or(wanted, |accepted| wanted.min(accepted))
-}
-
 /// Finds out what this machine can enforce, before the sandbox of a command of an agent is chosen.
 pub(super) async fn probe_before(
     handle: &Handle,
@@ -150,7 +142,10 @@ pub(super) async fn probe_before(
     let home = abide_engine::config::home();
     let settings = config.sandbox.of(&context.agent.0, &context.root, &home);
     if settings.mode != SandboxMode::Off || arguments.contains_key("sandbox") {
-        let wanted = least_accepted(settings.at_least.into(), context, handle);
+        let conversation = context.conversation.as_ref();
+        let at_least = settings.at_least.into();
+        let policy = handle.policy();
+        let wanted = policy.least_accepted(at_least, &context.agent, conversation, &context.root);
         handle.sandbox_probe().run_unless_known(wanted).await;
     }
 }
@@ -158,7 +153,6 @@ pub(super) async fn probe_before(
 /// Accepts the strongest mechanism that this machine can enforce, if that is weaker than the settings want and a person can
 /// be asked about it. Otherwise the start fails with the reason.
 fn accept_weaker(plan: &mut Plan, context: &Context, handle: &Handle) -> Option<BeyondSettings> {
-    plan.at_least = least_accepted(plan.at_least, context, handle);
     let found = handle.sandbox_probe().found()?;
     let strongest = found.strongest();
     let can_run = match strongest {

@@ -103,6 +103,12 @@ impl SandboxSubject<'_> {
             SandboxMode::WorkspaceWrite => Mode::WorkspaceWrite,
         };
         Ok(match self.plan(mode, network, settings, home) {
+            Ok(plan) if of == WishOf::Agent => {
+                let (conversation, at_least) = (self.conversation, plan.at_least);
+                let policy = self.policy;
+                let at_least = policy.least_accepted(at_least, self.agent, conversation, self.root);
+                SandboxChoice::Plan(Box::new(Plan { at_least, ..plan }))
+            }
             Ok(plan) => SandboxChoice::Plan(Box::new(plan)),
             Err(why) => SandboxChoice::Impossible(format!(
                 "the sandbox `{}` cannot be enforced here: {why}. Nothing was run. {ASK_OUTSIDE}",

@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::lock::lock;
 pub const ROLE: &str = "probe-sandboxes";
 
 /// Time after which a probe that does not end is given up.
-const LIMIT: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Strongest sandbox that this machine can enforce.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +73,10 @@ pub struct SandboxProbe {
     program: PathBuf,
     folder: PathBuf,
     found: Mutex<Option<Arc<Enforceable>>>,
+    /// Locked while a probe runs.
+    running: tokio::sync::Mutex<()>,
+    /// Number of probes that have ended.
+    ended: AtomicU64,
 }
 
 impl SandboxProbe {
@@ -81,6 +86,8 @@ impl SandboxProbe {
             program,
             folder,
             found: Mutex::default(),
+            running: tokio::sync::Mutex::default(),
+            ended: AtomicU64::new(0),
         }
     }
 
@@ -98,10 +105,17 @@ impl SandboxProbe {
         {
             return;
         }
+        let before = self.ended.load(Ordering::Relaxed);
+        let _running = self.running.lock().await;
+        // A probe that has ended while this call waited is new enough.
+        if self.ended.load(Ordering::Relaxed) != before {
+            return;
+        }
         match self.run().await {
             Ok(found) => *lock(&self.found) = Some(Arc::new(found)),
             Err(fault) => tracing::warn!("cannot probe the sandboxes of this machine: {fault}"),
         }
+        self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
     async fn run(&self) -> io::Result<Enforceable> {
@@ -120,7 +134,7 @@ impl SandboxProbe {
         command.kill_on_drop(true);
         tokio::select! {
             output = command.output() => Ok(serde_json::from_slice(&output?.stdout)?),
-            () = pause(LIMIT) => Err(io::ErrorKind::TimedOut.into()),
+            () = pause(DEADLINE) => Err(io::ErrorKind::TimedOut.into()),
         }
     }
 }

@@ -58,13 +58,15 @@ impl AcceptedSandbox {
 }
 
 impl PolicyStore {
-    /// Weakest mechanism that people have accepted for an agent in a workspace.
-    pub fn accepted_sandbox(
+    /// Weakest mechanism that is enough for an agent in a workspace: the one that the settings want, or a weaker one that a
+    /// person has accepted.
+    pub fn least_accepted(
         &self,
+        wanted: SandboxedBy,
         agent: &Agent,
         conversation: Option<&Conversation>,
         workspace: &Path,
-    ) -> Option<SandboxedBy> {
+    ) -> SandboxedBy {
         let granted = self.sandbox_grants.used(|grant| {
             grant.accepted.is_for(agent, workspace) && grant.conversation.as_ref() == conversation
         });
@@ -72,7 +74,7 @@ impl PolicyStore {
         let here = remembered.iter().filter(|of| of.is_for(agent, workspace));
         here.map(AcceptedSandbox::mechanism)
             .chain(granted.iter().map(|grant| grant.accepted.mechanism()))
-            .min()
+            .fold(wanted, SandboxedBy::min)
     }
 
     /// Keeps the answer of a person who accepts weaker sandboxes. `Once` and `No` add nothing.
