@@ -1,5 +1,5 @@
 //! Check of the processes that call over TCP with the token. A command in a sandbox must not call, because it could start
-//! others without one.
+//! commands without a sandbox.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,9 +19,10 @@ use super::requester::session_of;
 use super::{ConnectedPeer, State};
 
 /// Time for which a request may wait to be read after the session of its caller has ended.
-const READ_LATE: Millis = Millis::from_secs(60);
+const ENDED_SESSION_GRACE: Millis = Millis::from_secs(60);
 
-/// True once the process at the other end of a connection is known to be in no sandbox. To find it takes a while.
+/// Result that is kept for a connection: true once the process at its other end is known to be in no sandbox. The search is
+/// slow.
 #[derive(Clone, Default)]
 pub struct CheckedCaller(Arc<AtomicBool>);
 
@@ -49,7 +50,7 @@ async fn is_in_sandbox(state: &State, extensions: &Extensions) -> bool {
     let (sessions, now) = (state.handle.published().sessions(), SystemClock.now().wall);
     let may_call = |view: &Arc<SessionView>| {
         let ended = view.ended_at().filter(|_| !view.is_alive());
-        ended.is_none_or(|ended| now.0.saturating_sub(ended.0) < READ_LATE.0)
+        ended.is_none_or(|ended| now.0.saturating_sub(ended.0) < ENDED_SESSION_GRACE.0)
             && may_be_sandboxed(view)
     };
     if !sessions.iter().any(may_call) {
@@ -59,10 +60,17 @@ async fn is_in_sandbox(state: &State, extensions: &Extensions) -> bool {
     let peer = peer.map_or(Peer::Process(None), |peer| peer.0.0.clone());
     let found = tokio::task::spawn_blocking(move || peer.memberships()).await;
     let found = found.unwrap_or_else(|_| vec![SessionMembership::Unknown]);
-    let is_in_sandbox = found
-        .into_iter()
+    // With Landlock alone, a command can look like one of another session.
+    let is_landlock = |view: &Arc<SessionView>| {
+        let sandboxed = view.sandboxed.as_ref();
+        view.is_alive() && sandboxed.is_some_and(|by| by.by == SandboxedBy::Landlock)
+    };
+    let hides_session = sessions.iter().any(is_landlock);
+    let is_in_sandbox = found.into_iter().any(|membership| {
         // An unknown session may be any of those that run.
-        .any(|membership| session_of(state, membership).is_none_or(|view| may_be_sandboxed(&view)));
+        let view = session_of(state, membership);
+        hides_session || view.is_none_or(|view| may_be_sandboxed(&view))
+    });
     if let (false, Some(checked)) = (is_in_sandbox, checked) {
         checked.0.store(true, Ordering::Relaxed);
     }
