@@ -117,7 +117,8 @@ fn command_question(question: &QuestionView, held: &HeldCommand) -> String {
     )
 }
 
-/// Characters of the value of a variable, of all variables and of the input of a call that a question shows.
+/// Characters of the name and of the value of a variable, of all variables and of the input of a call that a question shows.
+const NAME_CHARS: usize = 60;
 const VALUE_CHARS: usize = 100;
 const VARIABLES_CHARS: usize = 400;
 const INPUT_CHARS: usize = 200;
@@ -148,13 +149,20 @@ fn given_text(held: &HeldCommand) -> Option<String> {
     variables.sort_by_key(|(name, _)| !name.to_str().is_some_and(changes_commands));
     let variables = variables.iter().map(|(name, value)| {
         let value = shown(value.as_bytes(), VALUE_CHARS);
-        format!("{}={value}", one_line(&name.to_string_lossy()))
+        format!(
+            "{}={value}",
+            shorten(&one_line(&name.to_string_lossy()), NAME_CHARS)
+        )
     });
     let variables: Vec<String> = variables.collect();
     let mut parts = Vec::new();
     if !variables.is_empty() {
-        let variables = shorten(&variables.join(", "), VARIABLES_CHARS);
-        parts.push(format!("it sets {variables}"));
+        let all = variables.join(", ");
+        let shown = shorten(&all, VARIABLES_CHARS);
+        parts.push(match shown == all {
+            true => format!("it sets {all}"),
+            false => format!("it sets {} variables: {shown}", variables.len()),
+        });
     }
     if let Stdin::Bytes(input) = &launch.options.stdin {
         let input = shown(input, INPUT_CHARS);
