@@ -125,9 +125,10 @@ impl Engine {
         self.phase_changed(step, id);
         self.mark_awaited_ending(id);
         if !is_awaited && !self.is_ending_undelivered(id) {
+            let before = self.posted.len();
             self.post_session_ended(step, agent, conversation, id);
             if is_for_timer {
-                self.hold_back_posted(step);
+                self.hold_back_posted(step, before);
             }
         }
         self.try_exited(step, id);

@@ -172,11 +172,11 @@ impl Engine {
         waits.any(is_probe) && self.standby_calls.timers().any(is_conditional)
     }
 
-    /// Holds back the messages of this step for [`limit::TIMER_FIRST`]: what an answer has told by then is not told
-    /// again.
-    pub(super) fn hold_back_posted(&mut self, step: &Step<'_>) {
+    /// Holds back the messages of this step from this one on for [`limit::TIMER_FIRST`]: what an answer has told by then
+    /// is not told again.
+    pub(super) fn hold_back_posted(&mut self, step: &Step<'_>, from: usize) {
         let until = step.now.mono + limit::TIMER_FIRST;
-        for (agent, number) in core::mem::take(&mut self.posted) {
+        for (agent, number) in self.posted.split_off(from) {
             self.held_back.insert(number, agent);
             self.alarms.insert((until, Alarm::HeldBack(number)));
         }
