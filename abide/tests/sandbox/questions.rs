@@ -262,6 +262,12 @@ fn p181_always_is_for_the_words_of_a_command() {
         let held = call(user, "shell", &json!({"command": "./tool a"}));
         let answered = user.abide(&["answer", &id(&held, "question_id"), "always here"]);
         assert_eq!(answered.code, 0, "181: {answered:?}");
+        // A file that is being executed cannot be written.
+        call(
+            user,
+            "shell",
+            &json!({"session_id": id(&held, "session_id")}),
+        );
         user.write(
             "work/tool",
             "#!/bin/sh\necho second; echo x > $ROOT/outside/x\n",
