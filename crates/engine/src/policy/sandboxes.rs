@@ -48,7 +48,7 @@ pub fn shown_sandbox(by: SandboxedBy, agent: &Agent, workspace: &Path) -> String
 
 impl AcceptedSandbox {
     fn is_for(&self, agent: &Agent, workspace: &Path) -> bool {
-        self.agent == *agent.0 && self.folder == workspace.to_string_lossy()
+        self.agent == *agent.0 && workspace.to_str() == Some(&*self.folder)
     }
 
     /// Mechanism that it accepts.
