@@ -61,14 +61,17 @@ impl SandboxArgs {
             env: &context.env,
         };
         let wish = SandboxWish {
-            mode: self.sandbox.map(|SandboxName(mode)| match mode {
+            mode: self.sandbox.as_ref().map(|SandboxName(mode)| match mode {
                 SandboxLess::ReadOnly => SandboxMode::ReadOnly,
                 SandboxLess::WorkspaceWrite => SandboxMode::WorkspaceWrite,
             }),
-            network: self.network.map(|NetworkName(network)| match network {
-                NetworkLess::Off => NetworkMode::Off,
-                NetworkLess::Allowlist => NetworkMode::Allowlist,
-            }),
+            network: self
+                .network
+                .as_ref()
+                .map(|NetworkName(network)| match network {
+                    NetworkLess::Off => NetworkMode::Off,
+                    NetworkLess::Allowlist => NetworkMode::Allowlist,
+                }),
         };
         let of = match context.is_person {
             true => WishOf::Person,
@@ -77,7 +80,6 @@ impl SandboxArgs {
         let choice = subject.choose(of, wish);
         let mut sandbox = choice.map_err(|refused| BadInput::new(refused.0))?;
         let mut env = context.env.to_vec();
-        let mut beyond_settings = None;
         if let SandboxChoice::Plan(_) = &sandbox {
             let is_ours = |name: &OsString| name.to_str().is_some_and(|n| n.starts_with("ABIDE_"));
             if let Some((name, _)) = given.iter().find(|(name, _)| is_ours(name)) {
@@ -90,42 +92,52 @@ impl SandboxArgs {
                 ));
             }
         }
-        if let (Some(Needs(needs)), true) = (&self.needs, sandbox != SandboxChoice::Off) {
-            let justification = shown_justification(self.justification.as_ref())?;
-            let mut wanted = match &mut sandbox {
-                SandboxChoice::Plan(plan) => widen(plan, needs, subject.bare_gate(), context)?,
-                SandboxChoice::Off | SandboxChoice::Impossible(_) => Vec::new(),
-            };
-            if needs.no_sandbox {
-                wanted = vec!["run outside the sandbox".into()];
-                sandbox = SandboxChoice::Off;
-            }
-            beyond_settings = (!wanted.is_empty()).then(|| BeyondSettings {
-                why: format!(
-                    "asks for more than its sandbox permits: {}. The agent says: \"{justification}\"",
-                    wanted.join(", ")
-                ),
+        let more = self.apply_needs(&mut sandbox, subject.bare_gate(), context)?;
+        let weaker = match &mut sandbox {
+            SandboxChoice::Plan(plan) if !context.is_person => accept_weaker(plan, context, handle),
+            _ => None,
+        };
+        let beyond_settings = match (more, weaker) {
+            (Some(more), Some(weaker)) => Some(BeyondSettings {
+                why: format!("{}; {}", weaker.why, more.why),
                 weaker: None,
-            });
-        }
-        if let SandboxChoice::Plan(plan) = &mut sandbox
-            && !context.is_person
-        {
-            let weaker = accept_weaker(plan, context, handle);
-            beyond_settings = match (beyond_settings, weaker) {
-                (Some(more), Some(weaker)) => Some(BeyondSettings {
-                    why: format!("{}; {}", weaker.why, more.why),
-                    weaker: None,
-                }),
-                (more, weaker) => more.or(weaker),
-            };
-        }
+            }),
+            (more, weaker) => more.or(weaker),
+        };
         confine_environment(&sandbox, &mut env);
         Ok(ChosenSandbox {
             sandbox,
             env,
             beyond_settings,
         })
+    }
+
+    /// Adds to the sandbox what the call needs beyond it. `None`: it needs nothing more.
+    fn apply_needs(
+        &self,
+        sandbox: &mut SandboxChoice,
+        bare_gate: GateConfig,
+        context: &Context,
+    ) -> Result<Option<BeyondSettings>, BadInput> {
+        let (Some(Needs(needs)), true) = (&self.needs, *sandbox != SandboxChoice::Off) else {
+            return Ok(None);
+        };
+        let justification = shown_justification(self.justification.as_ref())?;
+        let mut wanted = match sandbox {
+            SandboxChoice::Plan(plan) => widen(plan, needs, bare_gate, context)?,
+            SandboxChoice::Off | SandboxChoice::Impossible(_) => Vec::new(),
+        };
+        if needs.no_sandbox {
+            wanted = vec!["run outside the sandbox".into()];
+            *sandbox = SandboxChoice::Off;
+        }
+        Ok((!wanted.is_empty()).then(|| BeyondSettings {
+            why: format!(
+                "asks for more than its sandbox permits: {}. The agent says: \"{justification}\"",
+                wanted.join(", ")
+            ),
+            weaker: None,
+        }))
     }
 }
 
