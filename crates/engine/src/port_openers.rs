@@ -1,6 +1,6 @@
 //! Sessions of an agent that could open a port for which it waits. Each running one may, so it keeps the wait open. Only
-//! the failure of a server ends the wait: a session of the same conversation that ran when the wait began, of whose
-//! failure that had not been told by then, or that was left running since. A command whose ending is returned to its call,
+//! the failure of a server ends the wait: a session of the same conversation that was left running since, or that ran when
+//! the wait began and whose failure the conversation had not been told. A command whose ending is returned to its call,
 //! or that is started with a limit during the wait, is no server: the agent, or another conversation of it, works on while
 //! a timer runs. A session that exits with code 0 has done its work, which may be to start the server elsewhere, and one
 //! that is ended on purpose says nothing about the port. The exit codes of background processes are not known: all count

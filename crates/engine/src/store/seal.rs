@@ -1,6 +1,6 @@
 //! Codes in rows that make this machine run something: held commands, the answers to them, conditions, and clients that
-//! are resumed. Whoever can write the database of many machines cannot make these codes, so a row that was forged or changed
-//! there is not used.
+//! are resumed. Other users who can write the database do not have the key of these codes, so a row that they have added or
+//! changed is not used.
 
 use std::path::Path;
 
