@@ -3,7 +3,7 @@
 
 use abide_core::policy::{Piece, SimpleCommand, Word};
 
-use super::wrapper::{joined, script, value_of, wrapped};
+use super::wrapper::{joined, option_values, script, wrapped};
 use super::{Input, NOT_SHELL, Reader, Scope, Unparsed};
 
 /// Functions that run a command; also those that begin with `exec` or `spawn`.
@@ -24,16 +24,26 @@ const RUNS_COMMANDS: &[&str] = &[
 const DELETES_TREES: [&str; 6] = ["rmtree", "rmSync", "rm_r", "rm_rf", "remove_tree", "rimraf"];
 
 /// Interpreters that take code as an option, with its names.
-const CODE_OPTIONS: [(&str, &[&str]); 9] = [
+const CODE_OPTIONS: &[(&str, &[&str])] = &[
     ("python", &["-c"]),
+    ("pypy", &["-c"]),
+    ("ipython", &["-c"]),
     ("perl", &["-e", "-E"]),
     ("ruby", &["-e"]),
     ("node", &["-e", "-p", "--eval", "--print"]),
     ("nodejs", &["-e", "-p", "--eval", "--print"]),
     ("bun", &["-e", "--eval"]),
     ("deno", &["eval"]),
-    ("php", &["-r"]),
+    ("tsx", &["-e", "-p", "--eval", "--print"]),
+    ("ts-node", &["-e", "-p", "--eval", "--print"]),
+    ("php", &["-r", "-B", "-R", "-E"]),
     ("lua", &["-e"]),
+    ("luajit", &["-e"]),
+    ("Rscript", &["-e"]),
+    ("julia", &["-e", "-E", "--eval", "--print"]),
+    ("guile", &["-c"]),
+    ("raku", &["-e"]),
+    ("gnuplot", &["-e"]),
 ];
 
 /// Code that a command gives to an interpreter. `None`: it is no interpreter, or its code is in a file that the command
@@ -41,14 +51,20 @@ const CODE_OPTIONS: [(&str, &[&str]); 9] = [
 fn code(reader: &Reader, command: &SimpleCommand, program: &str, input: &Input) -> Option<String> {
     let arguments = command.arguments();
     let is_operand = |word: &&Word| !word.shown().starts_with('-');
-    if matches!(program, "awk" | "gawk" | "mawk") {
-        let text = arguments.iter().find(is_operand)?;
-        return Some(joined(std::slice::from_ref(text)));
+    if is_awk(program) {
+        // A word before the code may be the value of an option.
+        let texts = arguments.iter();
+        let texts: Vec<String> = texts
+            .map(|text| joined(std::slice::from_ref(text)))
+            .collect();
+        return Some(texts.join("\n"));
     }
     let known = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let (_, options) = CODE_OPTIONS.iter().find(|(name, _)| *name == known)?;
-    if let Some(code) = value_of(command, options) {
-        return Some(joined(&[code]));
+    let codes = option_values(command, options).into_iter();
+    let codes: Vec<String> = codes.map(|(code, _)| joined(&[code])).collect();
+    if !codes.is_empty() {
+        return Some(codes.join("\n"));
     }
     let mut files = arguments.iter();
     if let Some(code) = files.find_map(|file| reader.written_text(file, &command.folder)) {
@@ -58,6 +74,11 @@ fn code(reader: &Reader, command: &SimpleCommand, program: &str, input: &Input) 
         Input::Text(text) if !arguments.iter().any(|word| is_operand(&word)) => Some(text.clone()),
         Input::Text(_) | Input::None | Input::Files(_) | Input::Unknown => None,
     }
+}
+
+/// True for the programs that read code of awk.
+pub(super) fn is_awk(program: &str) -> bool {
+    ["awk", "gawk", "mawk", "nawk", "original-awk"].contains(&program)
 }
 
 /// Adds the commands in the code that a command gives to an interpreter.

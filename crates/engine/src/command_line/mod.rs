@@ -191,16 +191,14 @@ pub fn changes_commands(name: &str) -> bool {
 impl Reader {
     /// Adds the commands in variables that are set for the whole command line.
     fn variables(&mut self, env: &[(String, String)], scope: &Scope) -> Result<(), Unparsed> {
-        for (name, value) in env {
-            self.names_changed |= names::changes_names(name);
-            let scope = Scope {
-                scripts: scope.scripts + 1,
-                input: Input::None,
-                ..scope.clone()
-            };
-            values::add_variable(self, name, value, &scope)?;
-        }
-        Ok(())
+        let mut names = env.iter().map(|(name, _)| name);
+        self.names_changed |= names.any(|name| names::changes_names(name));
+        let scope = Scope {
+            scripts: scope.scripts + 1,
+            input: Input::None,
+            ..scope.clone()
+        };
+        values::add_all_variables(self, env, &scope)
     }
 
     /// Adds the commands of a script.
@@ -224,17 +222,22 @@ impl Reader {
         };
         let names_changed = self.names_changed;
         walk::walk(self, text, &found, scope.clone())?;
-        for code in quoted_code::scripts(text, &found) {
+        for hidden in quoted_code::scripts(text, &found) {
             let inside = Scope {
                 scripts: scope.scripts + 1,
                 input: Input::None,
                 ..scope.clone()
             };
-            self.script(&code, inside)?;
+            match hidden.is_possible {
+                true => self.script_again(&hidden.text, inside, names_changed),
+                false => self.script(&hidden.text, inside)?,
+            }
         }
         if scope.scripts < MAX_EXPANDED {
+            let braces = braces::expanded(text, &found).into_iter();
             let divided = variables::with_blanks(text);
-            for expanded in braces::expanded(text, &found).into_iter().chain(divided) {
+            let shells = variables::with_shells(text, &found);
+            for expanded in braces.chain(divided).chain(shells) {
                 self.script_again(&expanded, scope.clone(), names_changed);
             }
             for expanded in variables::expanded(text, &found) {

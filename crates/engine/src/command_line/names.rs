@@ -103,8 +103,16 @@ pub(super) fn hides_program(command: &SimpleCommand) -> bool {
     match program.as_str() {
         "hash" => command.arguments().iter().any(is_path_option),
         name => {
+            let is_table = |name: &str| NAME_TABLES.contains(&name);
+            // `declare -n x=BASH_CMDS`
+            let refers = |word: &Word| {
+                word.shown()
+                    .split_once('=')
+                    .is_some_and(|(_, to)| is_table(to))
+            };
             SETTERS.contains(&name)
-                && set_names(command).any(|name| NAME_TABLES.contains(&name.as_str()))
+                && (set_names(command).any(|name| is_table(&name))
+                    || command.arguments().iter().any(refers))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use abide_core::policy::{Folder, Piece, SimpleCommand, Word};
 
-use super::wrapper::{inner_words, joined, script, value_of, wrapped};
+use super::wrapper::{inner_words, joined, option_values, script, value_of, wrapped};
 use super::{Input, Reader, Scope, Unparsed, deletes};
 
 /// `git-push` is `git push`.
@@ -106,6 +106,7 @@ pub(super) fn given_words(
             }
         }
         (Input::Files(names), None) => words.extend(names.iter().cloned()),
+        (Input::Unknown, None) => words.push(Word::unknown()),
         (Input::None | Input::Unknown, _) => {}
     }
     // Every file of a directory, one by one.
@@ -190,7 +191,12 @@ pub(super) fn ssh_options(
         let Some((name, command)) = option.trim_start().split_once(['=', ' ']) else {
             continue;
         };
-        let names = ["ProxyCommand", "LocalCommand", "KnownHostsCommand"];
+        let names = [
+            "ProxyCommand",
+            "LocalCommand",
+            "KnownHostsCommand",
+            "RemoteCommand",
+        ];
         if names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
             script(reader, command, scope.clone())?;
         }
@@ -267,6 +273,23 @@ pub(super) fn found(
     }
 }
 
+/// `gdb --args command`.
+pub(super) fn debugged(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    input: Input,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let mut words = outer.arguments().iter();
+    let is_mark = |word: &Word| matches!(word.text().as_deref(), Some("--args" | "-args"));
+    match words.find(|word| is_mark(word)) {
+        Some(_) if words.len() > 0 => {
+            wrapped(reader, words.cloned().collect(), outer, input, scope)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Commands that git runs.
 pub(super) fn git(
     reader: &mut Reader,
@@ -292,6 +315,15 @@ pub(super) fn git(
         let at = words.iter().position(|word| word == name);
         at.map(|at| &outer.arguments()[at + 1..])
     };
+    // `git clone 'ext::command'`
+    let transports = words.iter().filter_map(|word| word.strip_prefix("ext::"));
+    for command in transports {
+        script(reader, command, scope.clone())?;
+    }
+    let of_options = |names: &[&str], reader: &mut Reader| {
+        let mut commands = option_values(outer, names).into_iter();
+        commands.try_for_each(|(command, _)| script(reader, &joined(&[command]), scope.clone()))
+    };
     match () {
         () if has("submodule") && has("foreach") => {
             let rest = behind("foreach").unwrap_or_default().iter();
@@ -303,10 +335,9 @@ pub(super) fn git(
             let rest = behind("run").unwrap_or_default();
             script(reader, &joined(rest), scope.clone())
         }
-        () if has("rebase") => match value_of(outer, &["-x", "--exec"]) {
-            Some(command) => script(reader, &joined(&[command]), scope.clone()),
-            None => Ok(()),
-        },
+        () if has("rebase") || has("difftool") => of_options(&["-x"], reader),
+        () if has("clone") => of_options(&["-u"], reader),
+        () if has("grep") => of_options(&["-O"], reader),
         () => Ok(()),
     }
 }

@@ -2,6 +2,7 @@
 
 use abide_core::policy::{RunsCode, SimpleCommand, Word};
 
+use super::interpreters::is_awk;
 use super::shell;
 
 /// Programs whose purpose is to run code.
@@ -164,7 +165,7 @@ const GIT: &[&str] = &[
 /// Mark of a command that runs code.
 pub(super) fn runs_code(command: &SimpleCommand, has_input: bool) -> Option<RunsCode> {
     let program = command.program()?;
-    if shell::is_shell(&program) {
+    if shell::is_shell(command) {
         return shell::runs_code(command, has_input);
     }
     let texts: Vec<String> = command.arguments().iter().map(Word::shown).collect();
@@ -179,7 +180,7 @@ pub(super) fn runs_code(command: &SimpleCommand, has_input: bool) -> Option<Runs
     });
     let by_script = match program.as_str() {
         "sed" => !texts.iter().any(|text| is_plain_sed(text)),
-        "awk" | "gawk" | "mawk" => texts.iter().any(|text| {
+        name if is_awk(name) => texts.iter().any(|text| {
             ["system", "|", ">", "getline"]
                 .iter()
                 .any(|word| text.contains(word))

@@ -5,7 +5,10 @@ use abide_core::policy::{RunsCode, SimpleCommand, Word};
 use super::wrapper::{joined, script};
 use super::{Input, Reader, Scope, Unparsed};
 
-const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "fish"];
+const SHELLS: [&str; 14] = [
+    "sh", "bash", "rbash", "dash", "zsh", "ksh", "ksh93", "mksh", "lksh", "yash", "ash", "fish",
+    "csh", "tcsh",
+];
 
 /// Files that are the standard input.
 const INPUTS: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
@@ -14,8 +17,14 @@ const INPUTS: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
 const UNKNOWN: &str = "${unknown}";
 
 /// True for the shells that scripts are written for.
-pub(super) fn is_shell(program: &str) -> bool {
-    SHELLS.contains(&program)
+pub(super) fn is_shell(command: &SimpleCommand) -> bool {
+    // `/proc/self/exe` is the shell that runs it.
+    let is_own = || {
+        let path = command.words.first().map(Word::shown);
+        path.is_some_and(|path| path.starts_with("/proc/") && path.ends_with("/exe"))
+    };
+    let program = command.program();
+    program.is_some_and(|program| SHELLS.contains(&program.as_str())) || is_own()
 }
 
 /// Origin of the script of a shell.
@@ -41,7 +50,8 @@ pub(super) fn add_script(
     match (found, input) {
         (Script::Text(word), _) => script(reader, &joined(std::slice::from_ref(word)), scope),
         (Script::Input, Input::Text(text)) => script(reader, &text, scope),
-        (Script::Input, Input::None | Input::Files(_) | Input::Unknown) => Ok(()),
+        (Script::Input, Input::Unknown) => script(reader, UNKNOWN, scope),
+        (Script::Input, Input::None | Input::Files(_)) => Ok(()),
         (Script::File(file), input) => of_file(reader, file, input, scope),
     }
 }

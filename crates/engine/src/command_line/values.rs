@@ -5,7 +5,7 @@
 use abide_core::policy::{Origin, SimpleCommand, Word};
 
 use super::quoted_code::{expansion, has_substitution};
-use super::wrapper::{joined, script, value_of};
+use super::wrapper::{joined, option_values, script, wrapped};
 use super::{Input, Reader, Scope, Unparsed};
 
 /// Options whose value is a command line.
@@ -42,12 +42,18 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ("ncat", &["-e", "-c", "--exec", "--sh-exec"]),
     ("nodemon", &["-x", "--exec"]),
     ("mapfile", &["-C"]),
+    ("readarray", &["-C"]),
     ("compgen", &["-C"]),
+    ("complete", &["-C"]),
+    ("sg", &["-c"]),
+    ("scp", &["-S"]),
+    ("sftp", &["-S"]),
     (
         "git",
         &[
             "--upload-pack",
             "--receive-pack",
+            "--exec",
             "--extcmd",
             "--open-files-in-pager",
             "--env-filter",
@@ -91,23 +97,33 @@ const EXPANDED: &[&str] = &["BASH_ENV", "ENV", "PS0", "PS1", "PS2", "PS4"];
 
 /// Settings of git whose value is a command line, by the last part of their names.
 const SETTINGS: &[&str] = &[
+    "alternaterefscommand",
     "askpass",
+    "cccmd",
     "clean",
     "cmd",
     "command",
+    "defaultkeycommand",
     "difffilter",
     "driver",
     "editor",
     "external",
     "fsmonitor",
     "gitproxy",
+    "headercmd",
     "helper",
     "packobjectshook",
     "pager",
     "process",
     "program",
+    "receivepack",
+    "sendmailcmd",
     "smudge",
     "sshcommand",
+    "textconv",
+    "tocmd",
+    "tunnel",
+    "uploadpack",
 ];
 
 /// Programs whose own commands run a shell, with what stands before its script.
@@ -120,8 +136,11 @@ const ESCAPES: &[(&str, &[&str])] = &[
     ("less", &["+!"]),
     ("gdb", &["!", "shell "]),
     ("psql", &["\\!"]),
-    ("mysql", &["\\!"]),
+    ("mysql", &["\\!", "system "]),
     ("sqlite3", &[".shell ", ".system "]),
+    ("ed", &["!"]),
+    ("ftp", &["!"]),
+    ("sftp", &["!"]),
 ];
 
 /// Adds the commands in the values of a command. `true`: an option has one.
@@ -136,7 +155,7 @@ pub(super) fn add(
     match program {
         "git" => add_settings(reader, outer, scope)?,
         "sed" => {
-            for command in outer.arguments().iter().filter_map(of_sed) {
+            for command in outer.arguments().iter().flat_map(of_sed) {
                 script(reader, &command, scope.clone())?;
             }
         }
@@ -148,23 +167,65 @@ pub(super) fn add(
         }
         "expect" | "tclsh" => add_expect(reader, outer, input, scope)?,
         "crontab" => add_crontab(reader, input, scope)?,
+        "printf" => add_printed_variable(reader, outer, scope)?,
+        "compgen" => {
+            for (words, _) in option_values(outer, &["-W"]) {
+                add_expanded(reader, &joined(&[words]), scope)?;
+            }
+        }
         _ => {}
     }
-    for text in escaped(outer, program) {
+    for text in escaped(outer, program, input) {
         script(reader, &text, scope.clone())?;
     }
     let options = OPTIONS.iter().find(|(name, _)| *name == program);
     let mut has_value = false;
     for option in options.map_or(&[] as &[&str], |(_, options)| options) {
-        if let Some(value) = value_of(outer, &[option]) {
+        for (value, behind) in option_values(outer, &[option]) {
             // Other actions of a checkpoint run nothing.
             let text = joined(&[value]);
             let text = text.strip_prefix("exec=").unwrap_or(&text);
             script(reader, text, scope.clone())?;
             has_value = true;
+            // `env -S 'git push' --force`: the words behind the value are arguments of its command.
+            if program == "env" && behind < outer.arguments().len() {
+                let words = text.split_whitespace().map(Word::literal);
+                let words = words.chain(outer.arguments()[behind..].iter().cloned());
+                wrapped(reader, words.collect(), outer, input.clone(), scope)?;
+            }
         }
     }
     Ok(has_value)
+}
+
+/// `printf -v NAME text`.
+fn add_printed_variable(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let first = option_values(outer, &["-v"]).into_iter().next();
+    let Some((name, behind)) = first.filter(|_| outer.arguments()[0].shown().starts_with("-v"))
+    else {
+        return Ok(());
+    };
+    for text in &outer.arguments()[behind..] {
+        add_variable(
+            reader,
+            &joined(std::slice::from_ref(&name)),
+            &joined(std::slice::from_ref(text)),
+            scope,
+        )?;
+    }
+    Ok(())
+}
+
+/// Adds the substitutions in a text that the shell expands.
+fn add_expanded(reader: &mut Reader, text: &str, scope: &Scope) -> Result<(), Unparsed> {
+    match has_substitution(text) {
+        true => script(reader, &expansion(text), scope.clone()),
+        false => Ok(()),
+    }
 }
 
 /// Returns whether the value of a variable is a command line.
@@ -180,10 +241,7 @@ pub(super) fn add_variable(
     scope: &Scope,
 ) -> Result<(), Unparsed> {
     match name {
-        name if EXPANDED.contains(&name) => match has_substitution(value) {
-            true => script(reader, &expansion(value), scope.clone()),
-            false => Ok(()),
-        },
+        name if EXPANDED.contains(&name) => add_expanded(reader, value, scope),
         // `LESSOPEN='|command %s'` reads from the command.
         name if VARIABLES.contains(&name) => {
             script(reader, value.trim_start_matches(['|', '-']), scope.clone())
@@ -200,15 +258,59 @@ fn add_variables(
 ) -> Result<(), Unparsed> {
     // Those of a wrapped command were read with the wrapper.
     let is_wrapped = matches!(outer.origin, Origin::Wrapper(_));
+    let mut variables = Vec::new();
     for (name, value) in outer.assignments.iter().filter(|_| !is_wrapped) {
-        add_variable(reader, name, &joined(std::slice::from_ref(value)), scope)?;
+        variables.push((name.clone(), joined(std::slice::from_ref(value))));
     }
     for word in outer.arguments() {
         if let Some((name, value)) = joined(std::slice::from_ref(word)).split_once('=') {
-            add_variable(reader, name, value, scope)?;
+            variables.push((name.to_owned(), value.to_owned()));
+        }
+    }
+    add_all_variables(reader, &variables, scope)
+}
+
+/// Adds the commands of variables that are set together.
+pub(super) fn add_all_variables(
+    reader: &mut Reader,
+    variables: &[(String, String)],
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    for (name, value) in variables {
+        add_variable(reader, name, value, scope)?;
+    }
+    for (name, value) in settings_in_variables(variables) {
+        if let Some(command) = of_setting(name, value) {
+            script(reader, &command, scope.clone())?;
         }
     }
     Ok(())
+}
+
+/// Settings of git in `GIT_CONFIG_KEY_0=name GIT_CONFIG_VALUE_0=value`, and in `GIT_CONFIG_PARAMETERS="'name=value'"`.
+fn settings_in_variables(variables: &[(String, String)]) -> Vec<(&str, &str)> {
+    let value_of = |name: String| {
+        let mut all = variables.iter();
+        all.find_map(|(known, value)| (*known == name).then_some(value.as_str()))
+    };
+    let mut found = Vec::new();
+    for (name, value) in variables {
+        if let Some(number) = name.strip_prefix("GIT_CONFIG_KEY_") {
+            let setting = value_of(format!("GIT_CONFIG_VALUE_{number}"));
+            found.extend(setting.map(|setting| (value.as_str(), setting)));
+        }
+        if name == "GIT_CONFIG_PARAMETERS" {
+            let mut parts = value.split('\'').filter(|part| !part.trim().is_empty());
+            while let Some(part) = parts.next() {
+                found.extend(match part.split_once('=') {
+                    Some(setting) => Some(setting),
+                    // `'name'='value'`
+                    None => parts.find(|part| *part != "=").map(|value| (part, value)),
+                });
+            }
+        }
+    }
+    found
 }
 
 /// `git -c name=value` and `git config name value`.
@@ -230,6 +332,19 @@ fn add_settings(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Re
             script(reader, &command, scope.clone())?;
         }
     }
+    // `git --config-env=name=VARIABLE`
+    for (setting, _) in option_values(outer, &["--config-env"]) {
+        let setting = joined(&[setting]);
+        let Some((name, variable)) = setting.split_once('=') else {
+            continue;
+        };
+        let values = outer.assignments.iter().filter(|(set, _)| set == variable);
+        for (_, value) in values {
+            if let Some(command) = of_setting(name, &joined(std::slice::from_ref(value))) {
+                script(reader, &command, scope.clone())?;
+            }
+        }
+    }
     Ok(())
 }
 
@@ -245,16 +360,20 @@ fn of_setting(name: &str, value: &str) -> Option<String> {
         "alias" => Some(command.map_or_else(|| format!("git {value}"), str::to_owned)),
         "pager" => Some(value.to_owned()),
         _ => {
-            let is_command = SETTINGS.contains(&last);
+            let is_command = SETTINGS.contains(&last) || command.is_some();
             is_command.then(|| command.unwrap_or(value).to_owned())
         }
     }
 }
 
-/// Command of `e`, or of `s` with the flag `e`, in a script of sed.
-fn of_sed(word: &Word) -> Option<String> {
+/// Commands of `e`, or of `s` with the flag `e`, in a script of sed.
+fn of_sed(word: &Word) -> Vec<String> {
     let text = joined(std::slice::from_ref(word));
-    let command = text.trim_start_matches(|c: char| c.is_ascii_digit() || ",$! ".contains(c));
+    text.lines().filter_map(of_sed_line).collect()
+}
+
+fn of_sed_line(text: &str) -> Option<String> {
+    let command = text.trim_start_matches(|c: char| c.is_ascii_digit() || ",$! {".contains(c));
     if let Some(run) = command.strip_prefix("e ") {
         return Some(run.to_owned());
     }
@@ -274,8 +393,8 @@ fn of_sed(word: &Word) -> Option<String> {
     flags.contains('e').then(|| parts[1].to_owned())
 }
 
-/// Scripts for a shell in the arguments of an editor or a client.
-fn escaped(outer: &SimpleCommand, program: &str) -> Vec<String> {
+/// Scripts for a shell in the arguments and the input of an editor or a client.
+fn escaped(outer: &SimpleCommand, program: &str, input: &Input) -> Vec<String> {
     let marks = ESCAPES.iter().find(|(name, _)| *name == program);
     let marks = marks.map_or(&[] as &[&str], |(_, marks)| marks);
     let texts = outer.arguments().iter();
@@ -284,7 +403,14 @@ fn escaped(outer: &SimpleCommand, program: &str) -> Vec<String> {
         let mut found = marks.iter().filter_map(|mark| text.split_once(mark));
         found.next().map(|(_, rest)| rest.to_owned())
     };
-    texts.filter_map(behind).collect()
+    let mut found: Vec<String> = texts.filter_map(behind).collect();
+    if let Input::Text(text) = input {
+        for line in text.lines().map(str::trim_start) {
+            let mut scripts = marks.iter().filter_map(|mark| line.strip_prefix(mark));
+            found.extend(scripts.next().map(str::to_owned));
+        }
+    }
+    found
 }
 
 /// Commands of the addresses of `socat` that run one: `EXEC:command,options`.
@@ -316,10 +442,11 @@ fn add_expect(
     input: &Input,
     scope: &Scope,
 ) -> Result<(), Unparsed> {
-    let code = value_of(outer, &["-c"]).map(|code| joined(&[code]));
-    let code = match (code, input) {
-        (None, Input::Text(text)) => text.clone(),
-        (code, _) => code.unwrap_or_default(),
+    let codes = option_values(outer, &["-c"]).into_iter();
+    let codes: Vec<String> = codes.map(|(code, _)| joined(&[code])).collect();
+    let code = match input {
+        Input::Text(text) if codes.is_empty() => text.clone(),
+        _ => codes.join("\n"),
     };
     for statement in code.split([';', '\n', '[', ']', '{', '}']) {
         let mut words = statement.split_whitespace();
@@ -361,8 +488,24 @@ fn add_recipes(
     let arguments = outer.arguments().iter();
     let arguments = arguments.map(|word| joined(std::slice::from_ref(word)));
     let mut texts: Vec<String> = arguments.collect();
-    let eval = value_of(outer, &["--eval", "-E"]).map(|text| joined(&[text]));
-    let mut recipes: Vec<String> = eval.into_iter().collect();
+    let eval = option_values(outer, &["--eval", "-E"]).into_iter();
+    let mut recipes: Vec<String> = eval.map(|(text, _)| joined(&[text])).collect();
+    for (name, value) in &outer.assignments {
+        if name.ends_with("MAKEFLAGS") {
+            texts.push(joined(std::slice::from_ref(value)));
+        }
+    }
+    // The shell of all recipes, and its options.
+    for text in &texts {
+        match text.split_once('=') {
+            Some(("SHELL", shell)) => script(reader, shell, scope.clone())?,
+            Some((".SHELLFLAGS", flags)) => {
+                let code = flags.split_once("c ").map_or(flags, |(_, code)| code);
+                script(reader, code, scope.clone())?;
+            }
+            _ => {}
+        }
+    }
     if let Input::Text(text) = input {
         recipes.push(text.clone());
         texts.push(text.clone());

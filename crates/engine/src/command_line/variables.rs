@@ -108,12 +108,31 @@ pub(super) fn with_blanks(text: &str) -> Option<String> {
     (out != text).then_some(out)
 }
 
+/// Variables with the path of a shell, as the name of a program.
+const SHELLS: [&str; 5] = ["$BASH", "${BASH}", "$SHELL", "${SHELL}", "$0"];
+
+/// Text with `bash` in the places of `$BASH`, `$SHELL` and `$0` where they name the program. `None`: there are none.
+pub(super) fn with_shells(text: &str, tree: &Tree) -> Option<String> {
+    let mut out = String::new();
+    let mut at = 0;
+    visit(tree.root_node(), &mut |node| {
+        let name = text[node.byte_range()].trim_matches('"');
+        if node.kind() == "command_name" && SHELLS.contains(&name) {
+            out.push_str(&text[at..node.start_byte()]);
+            out.push_str("bash");
+            at = node.end_byte();
+        }
+    });
+    out.push_str(&text[at..]);
+    (at > 0).then_some(out)
+}
+
 /// Default of an expansion: `${NAME:-value}`, `${NAME-value}`, and the same with `=` or `+`.
-struct DefaultValue<'t> {
-    name: &'t str,
-    value: &'t str,
+pub(super) struct DefaultValue<'t> {
+    pub name: &'t str,
+    pub value: &'t str,
     /// `=`: the variable has the value afterwards.
-    assigns: bool,
+    pub assigns: bool,
 }
 
 /// Text with the default of each expansion that has one in its place, and in the places of later uses if it is assigned.
@@ -165,7 +184,7 @@ pub(super) fn with_defaults(text: &str, tree: &Tree) -> Option<String> {
 }
 
 /// Default in the text of an expansion. `None`: it has none, or an empty one, which adds no word.
-fn default_of(source: &str) -> Option<DefaultValue<'_>> {
+pub(super) fn default_of(source: &str) -> Option<DefaultValue<'_>> {
     let inside = source.strip_prefix("${")?.strip_suffix('}')?;
     let inside = inside.strip_prefix('!').unwrap_or(inside);
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';

@@ -7,7 +7,7 @@ use super::names::{
     NAME_TABLES, changed_variables, changes_meaning, changes_names, hides_program, names_variable,
     sets_names,
 };
-use super::variables::visit;
+use super::variables::{default_of, visit};
 use super::word::{collect_inner, has_braces, word};
 use super::wrapper::joined;
 use super::{Input, MAX_LEVELS, NOT_SHELL, Reader, Scope, TOO_DEEP, Unparsed, braces, values};
@@ -39,9 +39,19 @@ pub(super) fn walk(
         functions: Vec::new(),
         is_made_up: false,
     };
+    let mut assigned = Vec::new();
     visit(tree.root_node(), &mut |node| {
         walker.reader.names_changed |= sets_names(node, text);
+        if node.kind() == "expansion"
+            && let Some(default) = default_of(&text[node.byte_range()])
+            && default.assigns
+        {
+            assigned.push((default.name, default.value.trim_matches(['\'', '"'])));
+        }
     });
+    for (name, value) in assigned {
+        walker.set_variable(name, value)?;
+    }
     walker.visit(tree.root_node())
 }
 
@@ -255,19 +265,24 @@ impl<'a> Walker<'a> {
             return self.children(node);
         }
         let (name, value) = self.variable(node, &mut Vec::new());
-        if changes_names(&name) {
+        self.set_variable(&name, &joined(&[value]))?;
+        self.inner(node)
+    }
+
+    /// Handles that the script sets a variable.
+    fn set_variable(&mut self, name: &str, value: &str) -> Result<(), Unparsed> {
+        if changes_names(name) {
             self.reader.names_changed = true;
         }
-        if NAME_TABLES.contains(&name.as_str()) {
-            let words = vec![Word::literal("declare"), Word::literal(&name)];
+        if NAME_TABLES.contains(&name) {
+            let words = vec![Word::literal("declare"), Word::literal(name)];
             self.finish(words, Vec::new(), Vec::new(), Input::None)?;
         }
         let inside = Scope {
             scripts: self.scope.scripts + 1,
             ..self.scope.clone()
         };
-        values::add_variable(self.reader, &name, &joined(&[value]), &inside)?;
-        self.inner(node)
+        values::add_variable(self.reader, name, value, &inside)
     }
 
     fn variable<'t>(&self, node: Node<'t>, inner: &mut Vec<Node<'t>>) -> (String, Word) {

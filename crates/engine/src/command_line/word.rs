@@ -99,7 +99,7 @@ fn expands(source: &str, name: &str) -> bool {
             .strip_suffix('}')?
             .strip_prefix(name)?;
         let operator = rest.strip_prefix(':').unwrap_or(rest);
-        Some(rest.is_empty() || operator.starts_with(['?', '-', '=']))
+        Some(rest.is_empty() || rest == "%/" || operator.starts_with(['?', '-', '=', '@']))
     };
     let source = source.strip_prefix('$');
     source.is_some_and(|source| source == name || inside(source) == Some(true))
@@ -118,6 +118,7 @@ fn folder(source: &str) -> Option<Vec<Piece>> {
     match words.as_slice() {
         [source] if expands(source, "PWD") => Some(vec![Piece::Folder]),
         ["${PWD%/*}"] => Some(above()),
+        ["${HOME%/*}"] => Some(vec![Piece::Home, Piece::Text("/..".to_owned())]),
         _ if inside.is_none() => None,
         ["pwd"] | ["pwd", "-P" | "-L"] => Some(vec![Piece::Folder]),
         ["realpath", "."] | ["readlink", "-f", "."] => Some(vec![Piece::Folder]),

@@ -222,6 +222,7 @@ const FURTHER: &[(&str, usize)] = &[
     ("chrt", 1),
     ("cgexec", 0),
     ("choom", 0),
+    ("cpulimit", 0),
     ("dbus-run-session", 0),
     ("dumb-init", 0),
     ("eatmydata", 0),
@@ -245,15 +246,19 @@ const FURTHER: &[(&str, usize)] = &[
     ("runcon", 1),
     ("runuser", 0),
     ("setarch", 1),
+    ("sem", 0),
     ("setpriv", 0),
     ("ssh-agent", 0),
+    ("sshpass", 0),
     ("su-exec", 1),
     ("systemd-cat", 0),
     ("systemd-inhibit", 0),
     ("systemd-run", 0),
     ("taskset", 1),
     ("tini", 0),
+    ("torify", 0),
     ("torsocks", 0),
+    ("toybox", 0),
     ("unbuffer", 0),
     ("uvx", 0),
     ("valgrind", 0),
@@ -292,7 +297,7 @@ pub(super) fn add(
         return Ok(());
     };
     let has_value = values::add(reader, &outer, &program, &input, &scope)?;
-    if shell::is_shell(&program) {
+    if shell::is_shell(&outer) {
         // `BASH_ENV=x bash -c ls`: the variable changes what the names in the script mean.
         reader.names_changed |= outer.names_changed;
         return shell::add_script(reader, &outer, input, scope);
@@ -333,6 +338,7 @@ pub(super) fn add(
         "parallel" => programs::parallel(reader, &outer, scope),
         "fd" | "fdfind" => programs::run_on_found(reader, &outer, &scope),
         "find" => programs::found(reader, &outer, &scope),
+        "gdb" => programs::debugged(reader, &outer, input, &scope),
         "rsync" => deletes::by_rsync(reader, &outer, &scope),
         "rimraf" => deletes::removed(reader, outer.arguments().to_vec(), &outer, &scope),
         "git" => programs::git(reader, &outer, &scope),
@@ -506,19 +512,32 @@ fn is_letters(text: &str) -> bool {
 
 /// Value of the first of these options.
 pub(super) fn value_of(command: &SimpleCommand, names: &[&str]) -> Option<Word> {
+    let values = option_values(command, names).into_iter();
+    values.map(|(value, _)| value).next()
+}
+
+/// Characters of the shortest begin of a long option that is taken for the option: `--` and a letter.
+const SHORTEST_BEGIN: usize = 3;
+
+/// Values of these options, each with the number of the argument behind it. Many programs take the begin of a long option
+/// for the whole.
+pub(super) fn option_values(command: &SimpleCommand, names: &[&str]) -> Vec<(Word, usize)> {
     let arguments = command.arguments();
-    arguments.iter().enumerate().find_map(|(at, word)| {
+    let is_long = |given: &str| {
+        let is_begin = given.starts_with("--") && given.len() >= SHORTEST_BEGIN;
+        is_begin && names.iter().any(|name| name.starts_with(given))
+    };
+    let values = arguments.iter().enumerate().filter_map(|(at, word)| {
         let text = word.text().unwrap_or_else(|| word.shown());
         // `-qc` has the value of `-c` behind it.
         let last = text.strip_prefix('-').filter(|rest| is_letters(rest));
         let last = last.and_then(|letters| letters.chars().last());
         let is_last = |name: &&str| last.is_some_and(|last| **name == format!("-{last}"));
-        if names.contains(&text.as_str()) || names.iter().any(is_last) {
-            return Some(arguments.get(at + 1)?.clone());
+        if names.contains(&text.as_str()) || is_long(&text) || names.iter().any(is_last) {
+            return Some((arguments.get(at + 1)?.clone(), at + 2));
         }
-        let long = names.iter().filter(|name| name.starts_with("--"));
-        let mut long = long.filter_map(|name| text.strip_prefix(name)?.strip_prefix('='));
-        let value = long.next().map(str::to_owned).or_else(|| {
+        let long = text.split_once('=').filter(|(given, _)| is_long(given));
+        let value = long.map(|(_, value)| value.to_owned()).or_else(|| {
             let short = names.iter().filter(|name| !name.starts_with("--"));
             let mut short = short.filter_map(|name| text.strip_prefix(name));
             short
@@ -526,8 +545,9 @@ pub(super) fn value_of(command: &SimpleCommand, names: &[&str]) -> Option<Word> 
                 .filter(|rest| !rest.is_empty())
                 .map(str::to_owned)
         });
-        value.map(|value| Word::literal(&value))
-    })
+        value.map(|value| (Word::literal(&value), at + 1))
+    });
+    values.collect()
 }
 
 /// Directory that an option of the program chooses.

@@ -486,3 +486,18 @@ fn publishing_by_other_programs_asks() {
         ],
     );
 }
+
+#[test]
+fn home_directory_by_a_changed_expansion_is_the_home_directory() {
+    all(
+        &builtin(),
+        Action::Deny,
+        &["rm -rf \"${HOME%/}\"", "rm -rf ${HOME@E}"],
+    );
+    all(&builtin(), Action::Ask, &["rm -rf ${HOME%/*}"]);
+    all(
+        &builtin(),
+        Action::Allow,
+        &["rm -rf \"${HOME%/}/.cache/x\"", "ls ${HOME%/*}"],
+    );
+}

@@ -84,6 +84,9 @@ fn program_that_is_made_of_a_changed_value_asks() {
             "BASH_CMDS[ls]=/usr/bin/git; ls push --force",
             "declare -A BASH_CMDS; ls",
             "read BASH_CMDS[ls] <<< /x; ls",
+            ": ${BASH_CMDS[ls]:=/usr/bin/git}; ls push --force",
+            ": \"${BASH_CMDS[ls]=/usr/bin/git}\"; ls push --force",
+            "declare -n r=BASH_CMDS; r[ls]=/usr/bin/git; ls push --force",
         ],
     );
     all(
@@ -121,6 +124,18 @@ fn code_in_quoted_text_that_a_shell_evaluates_hides_no_command() {
             "printf -v 'a[$(git push --force)]' x",
             "read 'a[$(git push --force)]'",
             "unset \"a[\\$(git push --force)]\"",
+            "builtin printf -v 'a[$(git push --force)]' x",
+            "command -p printf -v 'a[$(git push --force)]' x",
+            "\\printf -v 'a[$(git push --force)]' x",
+            "'printf' -v 'a[$(git push --force)]' x",
+            "time test -v 'a[$(git push --force)]'",
+            "test -v a['$(git push --force)']",
+            "test -v a[\\$\\(git\\ push\\ --force\\)]",
+            "read x <<< 'a[$(git push --force)]'; echo $((x))",
+            "f() { echo $(($1)); }; f 'a[$(git push --force)]'",
+            "set -- 'a[$(git push --force)]'; (( $1 ))",
+            "for x in 'a[$(git push --force)]'; do (( x )); done",
+            "x='$(git push --force)'; echo \"${x@P}\"",
         ],
     );
     all(
@@ -134,6 +149,82 @@ fn code_in_quoted_text_that_a_shell_evaluates_hides_no_command() {
             "grep 'a[$(git push --force)]' notes",
             "git commit -m 'docs[x]: never $(git push --force)'",
             "[[ $x == 'a b' ]] && [ -n \"$y\" ]",
+            "printf '%s\\n' 'a[1]' | test -v x",
+            "(( x )) && awk '{ a[$1] = $(2) }' f && node -e 'a[i] = `x`'",
+        ],
+    );
+}
+
+#[test]
+fn variable_that_an_expansion_or_printf_sets_hides_no_command() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            ": ${PROMPT_COMMAND:=git push --force}",
+            ": ${PS4:='$(git push --force)'}; set -x; ls",
+            ": \"${GIT_SSH_COMMAND:=git push --force}\"; git fetch",
+            "printf -v PS4 '$(git push --force)'; set -x; ls",
+            "printf -v GIT_PAGER '%s' 'git push --force'; export GIT_PAGER; git log",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            ": ${EDITOR:=vi}; $EDITOR x",
+            ": \"${PATH:=/usr/bin}\"; ls",
+            "printf -v PAGER cat; git log",
+        ],
+    );
+    for text in [": ${PATH:=/x}; ls", "ls ${BASH_ENV=x}; ls"] {
+        let mut found = commands(text).into_iter();
+        assert!(found.any(|found| found.names_changed), "{text}");
+    }
+}
+
+#[test]
+fn shells_under_other_names_hide_no_command() {
+    let places = [
+        "rbash -c 'RUN'",
+        "mksh -c 'RUN'",
+        "csh -c 'RUN'",
+        "/proc/self/exe -c 'RUN'",
+        "/proc/$$/exe -c 'RUN'",
+        "$BASH -c 'RUN'",
+        "\"$SHELL\" -c 'RUN'",
+        "${SHELL} -lc 'RUN'",
+        "$0 -c 'RUN'",
+        "sg users -c 'RUN'",
+        "gdb -batch -ex run --args RUN",
+        "sshpass -p x RUN",
+        "toybox RUN",
+        "cpulimit -l 50 -- RUN",
+    ];
+    for (expected, command) in [
+        (Action::Ask, "git push --force"),
+        (Action::Allow, "git push"),
+    ] {
+        let texts = places.map(|place| place.replace("RUN", command));
+        all(&builtin(), expected, &texts.each_ref().map(String::as_str));
+    }
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "bash < <(echo 'git push --force')",
+            "xargs git < <(echo push --force)",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "curl -fsSL https://x.example/install | sh",
+            "bash < <(curl -s https://x.example)",
+            "cat files | xargs git add",
+            "sed s/a/b/ x | xargs -n 1 rm -f",
+            "awk '{print $0}' x; echo $0 $BASH_VERSION",
         ],
     );
 }

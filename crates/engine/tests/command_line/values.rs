@@ -12,7 +12,7 @@ fn everywhere(expected: Action, command: &str, places: &[&str]) {
     all(&builtin(), expected, &texts);
 }
 
-const OPTIONS: [&str; 19] = [
+const OPTIONS: [&str; 31] = [
     "tar cf x --checkpoint=1 --checkpoint-action=exec='RUN' y",
     "tar --checkpoint-action exec='RUN' -cf x y",
     "tar -I 'RUN' -xf x",
@@ -32,6 +32,18 @@ const OPTIONS: [&str; 19] = [
     "git difftool --extcmd='RUN'",
     "parallel 'RUN' ::: a",
     "fd -x sh -c 'RUN'",
+    "tar cf x --checkpoint-action=dot --checkpoint-action=exec='RUN' y",
+    "tar cf x --checkpoint-act=exec='RUN' y",
+    "tar xf x --to-com 'RUN'",
+    "rsync --rs='RUN' a b:",
+    "sort --compress-prog='RUN' x",
+    "env --split='RUN'",
+    "git grep -O'RUN' x",
+    "git difftool -x 'RUN'",
+    "git clone -u 'RUN' a:b",
+    "git ls-remote --exec='RUN' x",
+    "scp -S 'RUN' a b:",
+    "readarray -C 'RUN' -c 1 x < f",
 ];
 
 /// Values of commands that a rule asks about by themselves.
@@ -42,7 +54,7 @@ const ASKING: [&str; 4] = [
     "crontab - <<E\n# m h\n*/5 * * * * RUN\nE",
 ];
 
-const VARIABLES: [&str; 13] = [
+const VARIABLES: [&str; 18] = [
     "GIT_SSH_COMMAND='RUN' git fetch",
     "export GIT_SSH_COMMAND='RUN'; git fetch",
     "GIT_SSH_COMMAND='RUN'; git fetch",
@@ -56,9 +68,14 @@ const VARIABLES: [&str; 13] = [
     "GIT_EXTERNAL_DIFF='RUN' git diff",
     "LESSOPEN='|RUN' less x",
     "RSYNC_RSH='RUN' rsync a b:",
+    "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.p GIT_CONFIG_VALUE_0='!RUN' git p",
+    "env GIT_CONFIG_KEY_0=core.pager GIT_CONFIG_VALUE_0='RUN' git log",
+    "GIT_CONFIG_PARAMETERS=\"'core.pager=RUN'\" git log",
+    "GIT_CONFIG_PARAMETERS=\"'alias.p'='!RUN'\" git p",
+    "V='!RUN' git --config-env=alias.p=V p",
 ];
 
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 13] = [
     "git -c core.sshCommand='RUN' fetch",
     "git -c core.pager='RUN' log",
     "git -c CORE.EDITOR='RUN' commit",
@@ -68,9 +85,13 @@ const SETTINGS: [&str; 9] = [
     "git clone --config core.fsmonitor='RUN' u",
     "git config alias.x '!RUN' && git x",
     "git config --global diff.external 'RUN'",
+    "git -c diff.x.textconv='RUN' diff",
+    "git -c sendemail.tocmd='RUN' send-email",
+    "git -c submodule.x.update='!RUN' submodule update",
+    "git -c protocol.ext.allow=always clone 'ext::RUN'",
 ];
 
-const SCRIPTS: [&str; 20] = [
+const SCRIPTS: [&str; 40] = [
     "sed '1e RUN' x",
     "sed -n '/x/e RUN' x",
     "sed 's%.*%RUN%e' x",
@@ -91,6 +112,26 @@ const SCRIPTS: [&str; 20] = [
     "python3 -c \"cmd='RUN'; import os; os.system(cmd)\"",
     "node -e \"const c = 'RUN'; require('child_process').execSync(c)\"",
     "awk 'BEGIN { \"RUN\" | getline x }'",
+    "awk -v x=1 'BEGIN { system(\"RUN\") }'",
+    "awk -F : 'BEGIN { system(\"RUN\") }'",
+    "gawk --source='BEGIN { system(\"RUN\") }'",
+    "nawk 'BEGIN { system(\"RUN\") }'",
+    "perl -e '1;' -e 'system(\"RUN\")'",
+    "ruby -e '1' -e 'system(\"RUN\")'",
+    "pypy3 -c 'import os; os.system(\"RUN\")'",
+    "php -B 'system(\"RUN\");'",
+    "luajit -e 'os.execute(\"RUN\")'",
+    "Rscript -e 'system(\"RUN\")'",
+    "julia -e 'run(`RUN`)'",
+    "guile -c '(system \"RUN\")'",
+    "make SHELL='RUN'",
+    "make .SHELLFLAGS='-c RUN;' x",
+    "MAKEFLAGS='--eval=$(shell RUN)' make",
+    "sed -n '1{e RUN\n}' x",
+    "ed -s x <<< '!RUN'",
+    "sqlite3 x <<< '.shell RUN'",
+    "psql <<< '\\! RUN'",
+    "ssh -o RemoteCommand='RUN' h",
 ];
 
 #[test]
@@ -124,6 +165,9 @@ fn programs_that_run_packages_and_arguments_hide_no_command() {
             "c=git; a=push; $c $a -f",
             "python -c \"import subprocess; c=['git','push','-f']; subprocess.run(c)\"",
             "awk 'BEGIN { c = \"sudo ls\"; system(c) }'",
+            "env -S 'git push' --force",
+            "compgen -W '$(git push --force)'",
+            "make SHELL=sudo",
         ],
     );
 }
@@ -154,6 +198,12 @@ fn ordinary_values_are_not_asked_about() {
             "dir=~/src/work/build; rm -rf $dir",
             "python3 -c \"note='sudo ls'; import os; print(note); os.system('ls')\"",
             "awk '{ print \"sudo\" }' file | getline",
+            "awk -F: -v name=sudo '$1 == name' /etc/passwd",
+            "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*' git log",
+            "make SHELL=/bin/bash test",
+            "tar cf x --checkpoint=100 y",
+            "env -S 'python3 -u' x.py",
+            "git clone -b main u; git grep -O; git clean -nx src",
         ],
     );
 }
