@@ -10,7 +10,8 @@ use abide_gate::address::{Forbidden, forbidden};
 use abide_gate::allowlist::{Allowlist, HostName};
 use abide_gate::outside::{Host, Outside};
 use abide_session::sandbox::{HIDDEN_OF_SYS, Network, OWN_FOLDERS, Plan, all_hidden};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 
 use super::port;
 use crate::gate_plan::GateConfig;
@@ -41,12 +42,21 @@ pub(super) struct Looked {
 }
 
 impl Bounds {
-    /// Opens a file to look at it; `None`: it does not exist. What counts is the file to which the path really leads.
+    /// Opens a file to look at it; `None`: it does not exist. What counts is the file to which the path really leads. A
+    /// link such as `/proc/self/root` or `/proc/PID/fd/3` leads out of what paths tell, also to deleted files, so none is
+    /// followed.
     pub(super) fn open(&self, path: &Path) -> Result<io::Result<Option<Looked>>, OutOfBounds> {
         use io::ErrorKind::{NotADirectory, NotFound};
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let file = match rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from) {
+        let opened = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
+        let file = match opened.map_err(io::Error::from) {
             Ok(file) => file,
+            Err(fault) if fault.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                return Err(refused(
+                    path,
+                    "its path has a link of '/proc' that is no path, or too many links",
+                ));
+            }
             Err(fault) if matches!(fault.kind(), NotFound | NotADirectory) => {
                 return self.check(path, &real_path(path)).map(|()| Ok(None));
             }
@@ -66,12 +76,7 @@ impl Bounds {
 
     /// Checks the file to which a path really leads.
     fn check(&self, path: &Path, real: &Path) -> Result<(), OutOfBounds> {
-        let refused = |why: String| {
-            Err(OutOfBounds(format!(
-                "the condition must not look at '{}': {why}.",
-                path.display()
-            )))
-        };
+        let refused = |why: String| Err(refused(path, &why));
         let mut hidden = all_hidden(&self.plan);
         hidden.extend(HIDDEN_OF_SYS.map(PathBuf::from));
         if let Some(hidden) = hidden.iter().find(|hidden| real.starts_with(hidden)) {
@@ -159,6 +164,14 @@ impl Bounds {
     }
 }
 
+/// Refusal to look at a path.
+fn refused(path: &Path, why: &str) -> OutOfBounds {
+    OutOfBounds(format!(
+        "the condition must not look at '{}': {why}.",
+        path.display()
+    ))
+}
+
 /// True if patterns of names match this one.
 fn is_in(patterns: &[String], host: &str, port: u16) -> bool {
     let patterns = Allowlist::parse(patterns);
@@ -187,4 +200,47 @@ fn real_path(path: &Path) -> PathBuf {
         }
     }
     path
+}
+
+#[cfg(test)]
+mod tests {
+    use abide_session::sandbox::Folder;
+
+    use super::*;
+
+    #[test]
+    fn links_of_proc_that_are_no_paths_are_refused() {
+        let root = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| root.path().join(name);
+        let workspace = Folder {
+            path: root.path().to_owned(),
+            device: 0,
+            inode: 0,
+        };
+        let bounds = Bounds {
+            plan: Plan {
+                hide: vec![at("hidden")],
+                ..Plan::read_only(workspace)
+            },
+            own_ports: Vec::new(),
+            published: Vec::new(),
+        };
+        std::fs::write(at("hidden"), "secret").expect("a file");
+        std::fs::write(at("plain"), "").expect("a file");
+        std::os::unix::fs::symlink("plain", at("link")).expect("a link");
+        let open = std::fs::File::open(at("hidden")).expect("a file");
+        std::fs::remove_file(at("hidden")).expect("removed");
+        let deleted = format!("/proc/self/fd/{}", open.as_raw_fd());
+        std::os::unix::fs::symlink(&deleted, at("way")).expect("a link");
+        let outside = PathBuf::from(format!("/proc/self/root{}", at("plain").display()));
+        for path in [PathBuf::from(deleted), at("way"), outside] {
+            let refused = bounds.open(&path).err().map(|why| why.0);
+            let why = refused.unwrap_or_else(|| panic!("{} was opened", path.display()));
+            assert!(why.contains("a link of '/proc'"), "{why}");
+        }
+        for path in [at("plain"), at("link")] {
+            let opened = bounds.open(&path).expect("no bound").expect("no fault");
+            assert!(opened.is_some(), "{}", path.display());
+        }
+    }
 }
