@@ -1,6 +1,8 @@
 //! Sandbox without namespaces, where the machine forbids them: Landlock rules and a system call filter alone.
 
-use std::path::PathBuf;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
 use abide_core::{Gap, Sandboxed, SandboxedBy};
 
@@ -57,13 +59,9 @@ pub fn make(plan: &Plan) -> Result<Sandbox, NotBuilt> {
     };
     let filters = Filters::without_namespaces(families)
         .ok_or_else(|| not("no system call filter for this processor"))?;
-    for path in plan.write.iter().filter(|path| rules::exists(path)) {
-        let step = format!("open '{}'", path.display());
-        mounts::open_allowed(path).map_err(|fault| failed(&step, &fault))?;
-    }
     let temporary = temporary_folder(plan);
     make_private_folder(&temporary).map_err(|fault| failed("make a temporary folder", &fault))?;
-    let ruleset = rules::strict_ruleset(&hidden(plan), &writable(plan))
+    let ruleset = rules::strict_ruleset(&hidden(plan), &open_writable(plan)?)
         .map_err(|fault| failed("make the Landlock rules", &fault))?;
     let ruleset = ruleset.ok_or_else(|| not("Landlock is switched off here"))?;
     Ok(Sandbox {
@@ -101,6 +99,36 @@ pub fn writable(plan: &Plan) -> Vec<PathBuf> {
     writable
 }
 
+/// Opens the paths that can be written. Each is opened once: what is checked is what is allowed.
+fn open_writable(plan: &Plan) -> Result<Vec<OwnedFd>, NotBuilt> {
+    let devices = DEVICES.iter().map(Path::new);
+    let mut opened: Vec<OwnedFd> = devices
+        .filter_map(|path| mounts::open_path(path).ok())
+        .collect();
+    let not = |path: &Path, why: &dyn std::fmt::Display| {
+        NotBuilt::unavailable(format!("open '{}': {why}", path.display()))
+    };
+    let temporary = temporary_folder(plan);
+    opened.push(mounts::open_path(&temporary).map_err(|fault| not(&temporary, &fault))?);
+    for path in &plan.write {
+        match mounts::open_allowed(path) {
+            Ok(fd) => opened.push(fd),
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => {}
+            Err(fault) => return Err(not(path, &fault)),
+        }
+    }
+    if plan.mode == Mode::WorkspaceWrite {
+        let wanted = &plan.workspace;
+        let fd = mounts::open_path(&wanted.path).map_err(|fault| not(&wanted.path, &fault))?;
+        let found = mounts::identity(&fd).map_err(|fault| not(&wanted.path, &fault))?;
+        if found != (wanted.device, wanted.inode) {
+            return Err(not(&wanted.path, &"it is no longer the same folder"));
+        }
+        opened.push(fd);
+    }
+    Ok(opened)
+}
+
 /// Paths that cannot be read, with what symbolic links in their place lead to.
 fn hidden(plan: &Plan) -> Vec<PathBuf> {
     let mut all = paths::hidden_in_home(&plan.home);
@@ -117,4 +145,65 @@ fn hidden(plan: &Plan) -> Vec<PathBuf> {
     all.extend(targets);
     all.extend(others);
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::super::plan::Folder;
+    use super::*;
+
+    /// Plan that allows to write in `granted` and in the workspace `work`.
+    fn plan(root: &Path) -> Plan {
+        let path = root.join("work");
+        for folder in [&path, &root.join("granted"), &root.join("outside")] {
+            fs::create_dir(folder).unwrap();
+        }
+        let found = fs::metadata(&path).unwrap();
+        let workspace = Folder {
+            path,
+            device: found.dev(),
+            inode: found.ino(),
+        };
+        let plan = Plan {
+            mode: Mode::WorkspaceWrite,
+            write: vec![root.join("granted"), root.join("none")],
+            layers: root.join("layers"),
+            ..Plan::read_only(workspace)
+        };
+        fs::create_dir_all(temporary_folder(&plan)).unwrap();
+        plan
+    }
+
+    #[test]
+    fn path_that_is_exchanged_after_it_was_opened_stays_the_one_that_is_allowed() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        let plan = plan(root.path());
+        let opened = open_writable(&plan).unwrap_or_else(|not| panic!("{not}"));
+        let granted = fs::metadata(at("granted")).unwrap().ino();
+        fs::rename(at("granted"), at("moved")).unwrap();
+        symlink(at("outside"), at("granted")).unwrap();
+        let outside = fs::metadata(at("outside")).unwrap().ino();
+        let inodes: Vec<u64> = (opened.iter())
+            .map(|fd| mounts::identity(fd).unwrap().1)
+            .collect();
+        assert!(inodes.contains(&granted), "{inodes:?}");
+        assert!(!inodes.contains(&outside), "{inodes:?}");
+        let refused = open_writable(&plan).err().map(|not| not.to_string());
+        assert!(refused.is_some_and(|why| why.contains("a symbolic link")));
+    }
+
+    #[test]
+    fn workspace_that_is_another_folder_by_now_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let plan = plan(root.path());
+        fs::remove_dir(&plan.workspace.path).unwrap();
+        symlink(root.path().join("outside"), &plan.workspace.path).unwrap();
+        let refused = open_writable(&plan).err().map(|not| not.to_string());
+        let expected = "it is no longer the same folder";
+        assert!(refused.is_some_and(|why| why.contains(expected)));
+    }
 }

@@ -1,12 +1,15 @@
 //! Landlock domain of a sandbox: a second boundary behind the mounts, and the only one against abstract sockets.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, Scope,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
+use rustix::fs::FileType;
+
+use super::mounts;
 
 /// Newest version whose rights are used. Older kernels enforce those that they know.
 const NEWEST: ABI = ABI::V6;
@@ -37,10 +40,10 @@ pub fn ruleset(writable: &[PathBuf]) -> Result<Option<OwnedFd>, RulesetError> {
     Ok(rules.into())
 }
 
-/// Rule set that is the only wall: reading everything but hidden paths, writing below these paths only.
+/// Rule set that is the only wall: reading everything but hidden paths, writing below these open paths only.
 pub fn strict_ruleset(
     hidden: &[PathBuf],
-    writable: &[PathBuf],
+    writable: &[OwnedFd],
 ) -> Result<Option<OwnedFd>, RulesetError> {
     let all = AccessFs::from_all(NEWEST) & !AccessFs::IoctlDev;
     let reads = AccessFs::ReadFile | AccessFs::Execute;
@@ -53,20 +56,32 @@ pub fn strict_ruleset(
     add_readable(Path::new("/"), hidden, &mut readable);
     let listed = [(PathBuf::from("/"), AccessFs::ReadDir.into())];
     let readable = readable.into_iter().map(|path| (path, reads));
-    let writable = writable.iter().map(|path| (path.clone(), writes() | reads));
-    for (path, rights) in listed.into_iter().chain(readable).chain(writable) {
-        let Ok(fd) = PathFd::new(&path) else {
-            continue;
-        };
-        let rights = match path.is_dir() {
-            true => rights,
-            false => rights & AccessFs::from_file(NEWEST),
-        };
-        if !rights.is_empty() {
-            rules = rules.add_rule(PathBeneath::new(fd, rights))?;
+    for (path, rights) in listed.into_iter().chain(readable) {
+        if let Ok(fd) = PathFd::new(&path) {
+            rules = allowing(rules, fd, rights)?;
         }
     }
+    for fd in writable {
+        rules = allowing(rules, fd, writes() | reads)?;
+    }
     Ok(rules.into())
+}
+
+/// Rule set that also allows this at and below an open path.
+fn allowing(
+    rules: RulesetCreated,
+    fd: impl AsFd,
+    rights: landlock::BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    let is_folder = mounts::kind(&fd).is_ok_and(|kind| kind == FileType::Directory);
+    let rights = match is_folder {
+        true => rights,
+        false => rights & AccessFs::from_file(NEWEST),
+    };
+    match rights.is_empty() {
+        true => Ok(rules),
+        false => rules.add_rule(PathBeneath::new(fd, rights)),
+    }
 }
 
 /// Adds the paths at and below a folder that hold nothing hidden, as few as possible. Rules can only permit, so the way
