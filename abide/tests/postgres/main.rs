@@ -115,6 +115,30 @@ fn timer_survives_a_restart_of_the_daemon() {
 }
 
 #[test]
+fn condition_of_a_row_without_a_valid_code_is_not_looked_at_and_ends_the_wait() {
+    let abide = on(Server::start());
+    abide.start();
+    let (later, never) = (abide.path("later"), abide.path("never"));
+    let command = format!("test -e {} && touch {}", later.display(), never.display());
+    let until = json!({"command": command});
+    let mut condition = mission("deploy");
+    condition["until"] = until;
+    let id = made(&abide.post("/v1/timers", &condition));
+    abide.kill_daemon();
+    let forged = "UPDATE abide.timer SET condition = replace(condition, 'later', 'config.toml')";
+    abide.server.as_ref().expect("a server").sql(forged);
+    abide.start();
+    let timer = look_for("the end of the timer", || {
+        let timer = abide.get(&format!("/v1/timers/{id}"));
+        (timer["status"] == "completed").then_some(timer)
+    });
+    assert_eq!(timer["completed_by"], "impossible", "{timer}");
+    let said = abide.post("/v1/tools/read_messages", &json!({})).body["text"].to_string();
+    assert!(said.contains("no valid code of this machine"), "{said}");
+    assert!(!never.exists());
+}
+
+#[test]
 fn missing_database_refuses_timers_until_it_is_there() {
     let mut abide = on(Server::start());
     server(&mut abide).stop();

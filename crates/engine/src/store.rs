@@ -267,7 +267,7 @@ pub struct Opened {
 pub struct OpenRows {
     /// Timers and messages.
     pub stored: StoredRows,
-    pub conditions: Vec<(TimerId, Until)>,
+    pub conditions: Vec<(TimerId, Option<Until>)>,
     pub questions: Vec<(QuestionId, Question)>,
     /// Commands that a person has approved and whose start is not recorded.
     pub approved: Vec<(QuestionId, SessionId, HeldCommand)>,

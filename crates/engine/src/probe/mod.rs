@@ -89,11 +89,15 @@ pub struct Prober {
 
 /// Probe of a timer's condition, running or paused.
 struct TimerProbe {
-    condition: Arc<Condition>,
-    owner: Arc<Owner>,
+    /// Condition and its owner, or the reason why the condition cannot be looked at.
+    watched: Result<(Arc<Condition>, Arc<Owner>), String>,
     task: Option<AbortHandle>,
     observations: Observations,
 }
+
+/// Reason for a condition whose row others may have written.
+const NO_CODE: &str = "the condition was not looked at: its row in the database has no valid code of this machine, so \
+    another user of the database may have written or changed it";
 
 /// Owner of a condition.
 #[derive(Clone, Debug)]
@@ -225,21 +229,28 @@ impl Prober {
         let _ = self.services.sessions.set(sessions);
     }
 
-    /// Registers a condition without starting its probe.
-    pub fn register(&self, timer: TimerId, until: Until) {
-        match serde_json::from_str::<StoredCondition>(&until.condition) {
-            Ok(StoredCondition { condition, root }) => {
-                let probe = TimerProbe {
-                    observations: Observations::of(&condition),
-                    condition: Arc::new(condition),
-                    owner: Arc::new(Owner::timer(timer, until, root)),
-                    task: None,
-                };
-                let mut all = lock(&self.probes);
-                all.insert(timer, probe);
-            }
-            Err(e) => tracing::error!("the condition of {timer} cannot be read: {e}"),
+    /// Registers a condition without starting its probe. `None`: it must not be used. A condition that cannot be looked at
+    /// ends the wait as soon as it is started.
+    pub fn register(&self, timer: TimerId, until: Option<Until>) {
+        let watched = match until {
+            None => Err(NO_CODE.to_owned()),
+            Some(until) => serde_json::from_str::<StoredCondition>(&until.condition)
+                .map(|StoredCondition { condition, root }| {
+                    let owner = Owner::timer(timer, until, root);
+                    (Arc::new(condition), Arc::new(owner))
+                })
+                .map_err(|fault| format!("the condition cannot be read: {fault}")),
+        };
+        if let Err(why) = &watched {
+            tracing::error!(%timer, "{why}");
         }
+        let conditions = watched.as_ref().map(|(condition, _)| &**condition);
+        let probe = TimerProbe {
+            observations: Observations::of(conditions.ok()),
+            watched,
+            task: None,
+        };
+        lock(&self.probes).insert(timer, probe);
     }
 
     /// Waits for a condition for as long as the returned future exists. It resolves to a description when the condition
@@ -249,7 +260,7 @@ impl Prober {
         condition: Condition,
         owner: Owner,
     ) -> (BoxFuture<'static, Result<String, Impossible>>, Observations) {
-        let all = Observations::of(&condition);
+        let all = Observations::of(Some(&condition));
         let (services, observations) = (self.services.clone(), all.clone());
         let decision = Box::pin(async move {
             let context = ProbeContext {
@@ -300,7 +311,7 @@ impl Prober {
 
 impl ProbeControl for Prober {
     fn start(&self, timer: TimerId, until: Option<Until>) {
-        if let Some(until) = until {
+        if until.is_some() {
             self.register(timer, until);
         }
         let mut all = lock(&self.probes);
@@ -308,16 +319,27 @@ impl ProbeControl for Prober {
             return;
         };
         probe.stop();
-        let (condition, owner) = (probe.condition.clone(), probe.owner.clone());
+        let watched = probe.watched.clone();
         let (services, events) = (self.services.clone(), self.events.clone());
         let observations = probe.observations.clone();
         let span = tracing::debug_span!("timer", %timer);
         let watch = async move {
-            let context = ProbeContext {
-                services: &services,
-                owner: &owner,
+            let (condition, owner);
+            let decided = match watched {
+                Err(reason) => Err(Impossible {
+                    reason,
+                    ended_sessions: Vec::new(),
+                }),
+                Ok(watched) => {
+                    (condition, owner) = watched;
+                    let context = ProbeContext {
+                        services: &services,
+                        owner: &owner,
+                    };
+                    until_decided(&condition, context, observations).await
+                }
             };
-            let decided = match until_decided(&condition, context, observations).await {
+            let decided = match decided {
                 Ok(held) => Event::ConditionHeld {
                     timer,
                     seen: timer::Observation {
@@ -375,8 +397,8 @@ pub struct Observations {
 }
 
 impl Observations {
-    fn of(condition: &Condition) -> Self {
-        let seen = vec![String::new(); condition.leaves()];
+    fn of(condition: Option<&Condition>) -> Self {
+        let seen = vec![String::new(); condition.map_or(0, Condition::leaves)];
         Observations {
             seen: Arc::new(Mutex::new(seen)),
             first: 0,

@@ -132,8 +132,8 @@ fn reported_endings(db: &dyn Query, scope: RowScope) -> Result<HashSet<SessionId
     Ok(sessions.into_iter().flatten().collect())
 }
 
-/// Conditions of timers, as stored.
-pub(super) type Conditions = Vec<(TimerId, Until)>;
+/// Conditions of timers, as stored. `None`: the row has no valid code, so its condition is not used.
+pub(super) type Conditions = Vec<(TimerId, Option<Until>)>;
 
 fn anchor(db: &dyn Query) -> Result<Option<Anchor>, StoreFault> {
     let sql = "SELECT boot_id, boot_offset_ms, wall_offset_ms, reached_ms FROM clock";
@@ -194,19 +194,17 @@ fn timers_by(
         let agent = Agent(row.str(1)?.into());
         let conversation = conversation(row, 12)?;
         let condition = row.text(10)?;
-        if let Some(condition) = condition
-            && seal.fits(
-                &SealedRow::Condition(number, &agent, conversation.as_ref(), condition),
-                row.bytes(13)?,
-            )
-        {
+        if let Some(condition) = condition {
+            let sealed = SealedRow::Condition(number, &agent, conversation.as_ref(), condition);
+            let is_ours = seal.fits(&sealed, row.bytes(13)?);
             let until = Until {
                 condition: condition.into(),
                 agent: agent.clone(),
                 conversation: conversation.clone(),
                 since: Wall(row.u64(11)?),
             };
-            conditions.push((TimerId::from_bits(id_permutation.to_bits(number)), until));
+            let id = TimerId::from_bits(id_permutation.to_bits(number));
+            conditions.push((id, is_ours.then_some(until)));
         }
         Ok(timer::StoredTimer {
             number,

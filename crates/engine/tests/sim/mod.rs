@@ -183,7 +183,9 @@ impl Daemon {
             world.book.tally.count("approved before a crash");
         }
         let (dice, disk) = (world.dice.clone(), world.disk.clone());
-        let conditions = std::mem::take(&mut open.conditions);
+        let conditions = std::mem::take(&mut open.conditions).into_iter();
+        let conditions = conditions.filter_map(|(timer, until)| Some((timer, until?)));
+        let conditions = conditions.collect();
         let probes = SimProbes::new(dice, disk, events.clone(), conditions);
         let parts = HandleParts::of_test(events.clone(), store_reader, store.clone());
         let handle = Handle::new(inbox, parts, Config::default());
