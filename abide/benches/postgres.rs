@@ -100,7 +100,7 @@ fn start(server: &Server, folder: &Path) -> Runtime {
         ..Config::default()
     };
     let program: PathBuf = Path::new(env!("CARGO_BIN_EXE_abide")).into();
-    Runtime::start(&paths, config, program).expect("an engine")
+    Runtime::start(&paths, config, program, abide::tools::approved_refusal).expect("an engine")
 }
 
 /// Makes timers until one is made: a machine of a fleet needs some seconds to join.

@@ -50,7 +50,8 @@ fn within<T>(paths: &Paths, work: impl AsyncFnOnce(Handle) -> T) -> (Duration, T
             ..Config::default()
         };
         let program: PathBuf = Path::new(env!("CARGO_BIN_EXE_abide")).into();
-        let engine = Runtime::start(paths, config, program).expect("an engine");
+        let engine = Runtime::start(paths, config, program, abide::tools::approved_refusal)
+            .expect("an engine");
         let handle = engine.handle.clone();
         let count = timer::Request::Count;
         call(&handle, count).await;

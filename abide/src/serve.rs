@@ -74,7 +74,12 @@ async fn run(paths: Paths, config: Config, ready: &mut Option<File>) -> anyhow::
         std::process::id()
     );
     crate::tools::name_shell(&config.shell);
-    let mut runtime = Runtime::start(&paths, config, "/proc/self/exe".into())?;
+    let mut runtime = Runtime::start(
+        &paths,
+        config,
+        "/proc/self/exe".into(),
+        crate::tools::approved_refusal,
+    )?;
     if !runtime.ready().await {
         return Ok(runtime.stopped().await?);
     }

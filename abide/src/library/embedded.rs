@@ -51,7 +51,12 @@ impl EmbeddedEngine {
         program: impl Into<PathBuf>,
     ) -> anyhow::Result<Self> {
         let lock = crate::lock::take_lock(&paths)?;
-        let mut runtime = Runtime::start(&paths, config, program.into())?;
+        let mut runtime = Runtime::start(
+            &paths,
+            config,
+            program.into(),
+            crate::tools::approved_refusal,
+        )?;
         if !runtime.ready().await {
             runtime.stopped().await?;
             anyhow::bail!("the engine stopped before it was ready");

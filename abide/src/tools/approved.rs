@@ -13,7 +13,7 @@ use super::policy::{CommandCaller, by_rule};
 
 /// Reason why a held command is not started although a person says yes, also written into the audit log. `None`: it may be
 /// started.
-pub(super) fn refusal(handle: &Handle, question: QuestionId, held: &HeldCommand) -> Option<String> {
+pub fn refusal(handle: &Handle, question: QuestionId, held: &HeldCommand) -> Option<String> {
     // Damaged launch data starts nothing.
     let launch = HeldLaunch::from_bytes(&held.approval.launch)?;
     let (event, rule, why) = refused_now(handle, held, &launch)?;

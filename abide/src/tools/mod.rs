@@ -36,6 +36,7 @@ use abide_core::{Agent, Conversation, Millis, Outcome, Refusal, Request, Session
 use serde_json::{Map, Value};
 
 pub use abide_api::arguments::BadInput;
+pub use approved::refusal as approved_refusal;
 pub(crate) use args::{escape_invisible, shown_text as shown};
 use args::{key, started_before};
 pub(crate) use call_metrics::{BOUNDS, tool_stats};

@@ -96,7 +96,8 @@ pub fn with_configured_engine<T, F: Future<Output = T>>(
         let paths = Paths::under(&dir.path().join("abide"));
         std::fs::create_dir_all(paths.sessions()).expect("folders");
         let program = Path::new(env!("CARGO_BIN_EXE_abide")).to_owned();
-        let engine = Runtime::start(&paths, config, program).expect("the engine starts");
+        let engine = Runtime::start(&paths, config, program, abide::tools::approved_refusal)
+            .expect("the engine starts");
         let handle = engine.handle.clone();
         let done = test(Engine {
             handle: handle.clone(),

@@ -244,3 +244,37 @@ fn command_that_prints_questions_late_prints_each_question_and_closing_once() {
     assert_eq!(seen, expected);
     drop(calls);
 }
+
+#[test]
+fn command_approved_just_before_a_crash_is_refused_by_a_rule_that_came_after_it() {
+    let abide = Abide::new();
+    let rule = |action: &str| {
+        let rule =
+            format!("[[policy.rule]]\nrun = [\"touch\"]\ndo = \"{action}\"\nwhy = \"tests it\"\n");
+        abide.configure(&rule);
+    };
+    rule("ask");
+    abide.start_to_crash_at("held.approve.post");
+    let made = abide.path("made");
+    let command = json!({"command": format!("touch {}", made.display())});
+    let held = abide.call_in(["ann", "one"], "shell", &command);
+    let held = held.expect("an answer").body;
+    assert_eq!(held["status"], "held", "{held}");
+    let id = held["question_id"].as_str().expect("an id");
+    let yes = json!({"answer": "yes"});
+    let answered = abide.try_post(&format!("/v1/questions/{id}/answer"), &yes);
+    assert!(answered.is_none(), "the daemon lives");
+    rule("deny");
+    abide.start();
+    let read = json!({"timeout_seconds": 30});
+    let told = abide.call_in(["ann", "one"], "read_messages", &read);
+    let told = told.expect("an answer").body["text"].to_string();
+    assert!(told.contains("it is refused by now: tests it"), "{told}");
+    assert!(!made.exists());
+    let audit = abide.output(["audit", "--json"]);
+    let audit = String::from_utf8_lossy(&audit.stdout).into_owned();
+    assert!(
+        audit.lines().any(|line| line.contains("\"deny\"")),
+        "{audit}"
+    );
+}

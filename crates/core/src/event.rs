@@ -120,6 +120,8 @@ pub enum Event {
         /// Session of the command.
         session: SessionId,
         held: Arc<HeldCommand>,
+        /// Reason why the rules or the settings refuse the command by now.
+        refused: Option<Arc<str>>,
     },
     /// At start: everything from before was passed. Questions about sessions that are gone are withdrawn
     /// now.

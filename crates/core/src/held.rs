@@ -88,6 +88,11 @@ pub enum Record {
         /// Words of the person, or the reason of the refusal.
         because: Option<Arc<str>>,
     },
+    /// A person said yes, but the rules or the settings refused the command when a daemon was about to start it.
+    Refused {
+        /// Reason.
+        because: Arc<str>,
+    },
     /// The command was started, or could not be.
     Started,
 }

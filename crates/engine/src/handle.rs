@@ -13,8 +13,8 @@ use abide_core::request::Caller;
 use abide_core::session::{Phase, Session};
 use abide_core::timer::Why;
 use abide_core::{
-    Agent, Asking, CallId, Conversation, Event, Mono, Now, Outcome, QuestionId, Request, SessionId,
-    SessionName,
+    Agent, Asking, CallId, Conversation, Event, HeldCommand, Mono, Now, Outcome, QuestionId,
+    Request, SessionId, SessionName,
 };
 use abide_output::secret_fingerprints::SecretFingerprints;
 use tokio::sync::broadcast::error::RecvError;
@@ -31,6 +31,7 @@ use crate::policy::PolicyStore;
 use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
 use crate::published_state::{PublishedState, QuestionView};
+use crate::runtime::JudgeApproved;
 use crate::sandbox_probe::SandboxProbe;
 use crate::screens::Screens;
 use crate::store::{Store, StoreReader, WakerRecord};
@@ -122,6 +123,7 @@ pub(super) struct HandleParts {
     pub fleet: Option<Fleet>,
     pub unnamed: Agent,
     pub sandbox_probe: SandboxProbe,
+    pub judge: JudgeApproved,
 }
 
 #[cfg(test)]
@@ -146,6 +148,7 @@ impl HandleParts {
             fleet: None,
             unnamed: Agent::default(),
             sandbox_probe: SandboxProbe::new(nowhere.clone(), nowhere.clone()),
+            judge: |_, _, _| None,
         }
     }
 }
@@ -331,6 +334,12 @@ impl Handle {
     pub async fn resend(&self, message: u64) -> bool {
         let wanted = ResendRequest { message };
         self.shared.parts.resend.send(wanted).await.is_ok()
+    }
+
+    /// Reason why a command that a person has approved must not be started now.
+    pub(super) fn refusal(&self, question: QuestionId, held: &HeldCommand) -> Option<Arc<str>> {
+        let judge = self.shared.parts.judge;
+        judge(self, question, held).map(Into::into)
     }
 
     /// Prober of the conditions of timers.

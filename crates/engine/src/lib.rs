@@ -57,4 +57,4 @@ pub use handle::{
 pub use launch_bytes::HeldLaunch;
 pub use live_config::{ConfigState, LiveConfig};
 pub use published_state::{Change, PublishedState, QuestionView, SessionView};
-pub use runtime::{Runtime, RuntimeFault};
+pub use runtime::{JudgeApproved, Runtime, RuntimeFault};

@@ -1,12 +1,12 @@
 //! The engine as one unit: opens the store, recovers the sessions and timers of earlier daemons, and runs the event
 //! loop. The daemon serves it through sockets; a program can embed it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use abide_core::record::StoredState;
-use abide_core::{Agent, Engine, Event, Millis, SessionId};
+use abide_core::{Agent, Engine, Event, HeldCommand, Millis, QuestionId, SessionId};
 use abide_session::accelerator::Accelerator;
 use abide_session::private_file;
 use tokio::sync::{mpsc, oneshot};
@@ -76,8 +76,13 @@ pub struct Runtime {
 
 impl Runtime {
     /// Starts the engine and recovers what earlier daemons left in `paths`. `program` is an abide binary, from which
-    /// the keepers are started.
-    pub fn start(paths: &Paths, config: Config, program: PathBuf) -> Result<Self, RuntimeFault> {
+    /// the keepers are started; `judge` judges the commands that an earlier daemon was about to start.
+    pub fn start(
+        paths: &Paths,
+        config: Config,
+        program: PathBuf,
+        judge: JudgeApproved,
+    ) -> Result<Self, RuntimeFault> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let (found, unnamed) = open_store(paths, &config)?;
         let Opened {
@@ -113,6 +118,7 @@ impl Runtime {
             fleet: found.fleet.as_ref().map(|opened| opened.fleet.clone()),
             unnamed: unnamed.clone(),
             sandbox_probe,
+            judge,
         };
         let handle = Handle::new(inbox, parts, config);
         // Read now, so that a command does not need another file descriptor. A fault is reported to each command.
@@ -125,7 +131,8 @@ impl Runtime {
         let resumable = agents.iter().map(|agent| handle.resumable(agent));
         let (mut sessions, details) = recover_sessions(&keepers, &unnamed);
         mark_reported_endings(&mut sessions, &open, &keepers);
-        let recovered = recovery_events(sessions, resumable, state, open);
+        let judge = |question, held: &HeldCommand| handle.refusal(question, held);
+        let recovered = recovery_events(sessions, resumable, state, open, judge);
         keepers.fill_pool();
         tokio::spawn(wakers::run(
             handle.clone(),
@@ -261,6 +268,10 @@ pub(super) fn mark_reported_endings(
     }
 }
 
+/// Judges a command that a person has approved: the reason why it must not be started, also written into the audit log.
+/// `None`: it may be started.
+pub type JudgeApproved = fn(&Handle, QuestionId, &HeldCommand) -> Option<String>;
+
 /// Events that tell the core what earlier daemons left. Questions come after the sessions that they are about, and timers
 /// after the conversations whose messages they make; what reports an ending or starts a command comes after `Recovered`.
 pub(super) fn recovery_events(
@@ -268,7 +279,9 @@ pub(super) fn recovery_events(
     resumable: impl Iterator<Item = Event>,
     state: StoredState,
     open: OpenRows,
+    judge: impl Fn(QuestionId, &HeldCommand) -> Option<Arc<str>>,
 ) -> Vec<Event> {
+    let started: HashSet<SessionId> = found.iter().map(|found| found.id).collect();
     let is_over = |found: &&RecoveredSession| found.session.phase.ending().is_some();
     let undelivered: Vec<Event> = (found.iter().filter(is_over))
         .filter(|found| !found.ending_delivered)
@@ -289,6 +302,10 @@ pub(super) fn recovery_events(
     events.extend(approved.map(|(question, session, held)| Event::Approved {
         question,
         session,
+        refused: match started.contains(&session) {
+            true => None,
+            false => judge(question, &held),
+        },
         held: Arc::new(held),
     }));
     events

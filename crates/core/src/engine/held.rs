@@ -521,17 +521,25 @@ impl Engine {
         step.push(Effect::Ask { question });
     }
 
-    /// Starts a command that was approved before the restart, unless it was started.
+    /// Starts a command that was approved before the restart, unless it was started or is refused by now.
     pub(super) fn approved_before(
         &mut self,
         step: &mut Step<'_>,
         question: QuestionId,
         session: SessionId,
         held: Arc<HeldCommand>,
+        refused: Option<Arc<str>>,
     ) {
-        match self.was_started(question, session, &held) {
-            true => self.record_held(step, question, held::Record::Started),
-            false => self.start_held(step, question, session, held),
+        match refused {
+            _ if self.was_started(question, session, &held) => {
+                self.record_held(step, question, held::Record::Started);
+            }
+            None => self.start_held(step, question, session, held),
+            Some(because) => {
+                let why = NotStarted::Refused(because.clone());
+                self.record_held(step, question, held::Record::Refused { because });
+                self.refuse_held(step, question, session, &held, why);
+            }
         }
     }
 

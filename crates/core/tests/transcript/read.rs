@@ -145,10 +145,12 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
             let number: u64 = parse(name.strip_prefix('q').unwrap_or_default())?;
             let question = QuestionId::from_bits(900 + number);
             stage.name_of(question);
+            let refused = words.value("refused").map(Into::into);
             Event::Approved {
                 question,
                 session: words.session()?,
                 held: Arc::new(held(words)?),
+                refused,
             }
         }
         "recovered" => Event::Recovered,

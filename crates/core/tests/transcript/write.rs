@@ -34,6 +34,7 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
             let record = match record {
                 held::Record::Approved { session } => format!("approved {}", name(*session)),
                 held::Record::Declined { because } => format!("declined {because:?}"),
+                held::Record::Refused { because } => format!("refused {because:?}"),
                 held::Record::Started => "started".into(),
             };
             format!("record {} {record}", named(*question, stage))

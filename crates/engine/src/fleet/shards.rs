@@ -73,12 +73,18 @@ async fn loaded(rows: ShardRows, handle: &Handle) {
             .await;
     }
     for (question, session, held) in open.approved {
+        let is_started = handle.published().session(session).is_some();
+        let refused = match is_started {
+            true => None,
+            false => handle.refusal(question, &held),
+        };
         let held = Arc::new(held);
         handle
             .send_event(Event::Approved {
                 question,
                 session,
                 held,
+                refused,
             })
             .await;
     }

@@ -220,6 +220,9 @@ pub(super) trait RecordRows {
                     held_core::Record::Declined { because } => {
                         ("because", because.as_deref().into())
                     }
+                    held_core::Record::Refused { because } => {
+                        return self.refused(&question.to_string(), because);
+                    }
                     held_core::Record::Started => ("launch", None::<&[u8]>.into()),
                 };
                 self.change_question(&question.to_string(), changed);
@@ -243,6 +246,18 @@ pub(super) trait RecordRows {
                 ("approval_seal", Value::Bytes(seal)),
             ],
         );
+    }
+
+    /// Writes that a command is refused although a person has approved it.
+    fn refused(&mut self, id: &str, because: &str) {
+        let word = closing_word(Closing::Answered(Answer::Refused));
+        let columns = [
+            ("id", id.into()),
+            ("closing", word.into()),
+            ("because", because.into()),
+            ("launch", None::<&[u8]>.into()),
+        ];
+        self.put(WriteForm::Update("true"), "question", id, columns);
     }
 
     fn change_question(&mut self, id: &str, column: (&'static str, Value)) {

@@ -171,7 +171,8 @@ pub(super) fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'
                     ["held.approve.pre", "held.approve.post"]
                 }
                 abide_core::held::Record::Started => ["held.start.pre", "held.start.post"],
-                abide_core::held::Record::Declined { .. } => continue,
+                abide_core::held::Record::Declined { .. }
+                | abide_core::held::Record::Refused { .. } => continue,
             },
             Record::Message(message::Record::Posted { .. } | message::Record::Released { .. })
             | Record::Timer(timer::Record::Acted { .. } | timer::Record::Anchored(_))

@@ -191,7 +191,7 @@ impl Daemon {
         let handle = Handle::new(inbox, parts, Config::default());
         let mut found = world.keepers.recover();
         mark_reported_endings(&mut found, &open, &Connections(world.keepers.clone()));
-        let recovered = recovery_events(found, [].into_iter(), state, open);
+        let recovered = recovery_events(found, [].into_iter(), state, open, |_, _| None);
         let reports = tokio::spawn(world.keepers.clone().report(events));
         let (ready, recovered_published) = oneshot::channel();
         let parts = LoopParts {
