@@ -47,8 +47,8 @@ export interface AuditLine {
   commands?: string[];
   /** Host and port that the sandboxed command wanted to connect to, if the question was about that. */
   connection?: string;
-  /** `allow`, `ask`, `deny`, `broken` (the rules cannot be used), `answered`, `expired`, `removed` (a rule) or
-`refused` (by the sandbox of a command that has ended). */
+  /** `allow`, `ask`, `deny`, `broken` (the rules cannot be used), `answered`, `expired`, `withdrawn` (a held command),
+`removed` (a rule) or `refused` (by the sandbox of a command that has ended). */
   event: string;
   /** Working directory. */
   folder?: string;

@@ -378,6 +378,10 @@ pub(crate) fn not_started(
             let text = "command execution cancelled by user. Nothing was run.".to_owned();
             (NotStartedStatus::Withdrawn, Some(ErrorCode::Conflict), text)
         }
+        NotStarted::Killed => {
+            let text = format!("WITHDRAWN: question '{question}' is withdrawn. Nothing was run.");
+            (NotStartedStatus::Withdrawn, None, text)
+        }
     };
     not_started_result(error, text, status, |fields| {
         fields.question_id = Some(Id(question));

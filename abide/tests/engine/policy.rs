@@ -314,8 +314,8 @@ fn d178_command_is_held_without_a_person_and_started_by_a_later_yes() {
             held.text
         );
         assert!(!held.is_error() && !held.text.contains("denied"));
-        let kill = json!({"action": "kill", "session_id": fields["session_id"]});
-        let refused = engine.call("terminal_session", kill).await.text;
+        let screen = json!({"action": "screen", "session_id": fields["session_id"]});
+        let refused = engine.call("terminal_session", screen).await.text;
         assert!(
             refused.contains("has not started: its command is held"),
             "{refused}"
@@ -339,6 +339,44 @@ fn d178_command_is_held_without_a_person_and_started_by_a_later_yes() {
         assert!(matches!(late, Outcome::Refused(_)), "{late:?}");
         let again = engine.call("shell", json!({"session_id": session})).await;
         assert_eq!(again.to_fields()["status"], "SUCCESS");
+    });
+}
+
+#[test]
+fn agent_withdraws_a_held_command_with_kill() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        let command = format!("touch {}", engine.path("made").display());
+        let (question, waiting) = asked(&engine, "shell", json!({"command": command})).await;
+        let view = engine.handle.published().question(question);
+        let session = view.expect("a question").state.session();
+        let kill = json!({"action": "kill", "session_id": session.to_string()});
+        let stranger = tools::Context {
+            agent: abide_core::Agent("bob".into()),
+            ..engine.context()
+        };
+        let refused = engine.call_as(stranger, "terminal_session", kill.clone());
+        let refused = refused.await;
+        assert!(refused.text.ends_with("not found"), "{}", refused.text);
+        let killed = engine.call("terminal_session", kill.clone()).await;
+        let expected = format!("WITHDRAWN: question '{question}' is withdrawn. Nothing was run.");
+        assert_eq!(
+            (killed.text.as_str(), killed.is_error()),
+            (&*expected, false)
+        );
+        assert_eq!(killed.to_fields()["status"], "withdrawn");
+        let told = waiting.result_only().await.expect("an answer");
+        assert_eq!(told.text, expected);
+        assert!(engine.handle.published().questions().is_empty());
+        let Outcome::Refused(_) = answer(&engine, question, Answer::Yes).await else {
+            panic!("a withdrawn question was answered");
+        };
+        assert!(!engine.path("made").exists());
+        let audit = engine.handle.audit().read(0, 100);
+        let last = audit.last().expect("a line");
+        assert_eq!(last.event, "withdrawn");
+        assert_eq!(last.question_id, Some(question.to_string()));
+        assert_eq!(last.command, command);
     });
 }
 

@@ -119,8 +119,8 @@ pub struct PolicyRemoved {
 pub struct AuditLine {
     /// Time, in Unix milliseconds.
     pub at: u64,
-    /// `allow`, `ask`, `deny`, `broken` (the rules cannot be used), `answered`, `expired`, `removed` (a rule) or
-    /// `refused` (by the sandbox of a command that has ended).
+    /// `allow`, `ask`, `deny`, `broken` (the rules cannot be used), `answered`, `expired`, `withdrawn` (a held command),
+    /// `removed` (a rule) or `refused` (by the sandbox of a command that has ended).
     pub event: String,
     /// Agent that wants to run the command.
     #[serde(skip_serializing_if = "String::is_empty", default)]

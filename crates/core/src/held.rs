@@ -64,6 +64,8 @@ pub enum NotStarted {
     Expired,
     /// The call was interrupted before a person answered.
     Withdrawn,
+    /// The agent has withdrawn it before a person answered.
+    Killed,
 }
 
 /// Reason why a call does not wait for the answer.

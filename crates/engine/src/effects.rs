@@ -24,7 +24,7 @@ use crate::launch_bytes::HeldLaunch;
 use crate::published_state::{QuestionView, SessionView};
 use crate::sandbox::SandboxChoice;
 use crate::seams::{KeeperControl, ProbeControl};
-use crate::store::StoreFault;
+use crate::store::{StoreFault, closing_word};
 use abide_session::crash_point;
 use abide_session::daemon_record::ChangedLimits;
 use abide_session::facts::{cpu_ms, facts};
@@ -221,8 +221,8 @@ impl Performer {
             }
             Effect::Ask { question } => self.ask(engine, question),
             Effect::Close { question, closing } => {
-                if closing == Closing::Expired {
-                    self.audit_expired(question);
+                if matches!(closing, Closing::Expired | Closing::Withdrawn) {
+                    self.audit_closed(question, closing);
                 }
                 self.handle.published().close_question(question, closing);
             }
@@ -445,18 +445,20 @@ impl Performer {
         });
     }
 
-    /// Writes that a held command has expired into the audit log.
-    fn audit_expired(&self, question: QuestionId) {
+    /// Writes that a held command has expired or was withdrawn into the audit log.
+    fn audit_closed(&self, question: QuestionId, closing: Closing) {
         let view = self.handle.published().question(question);
+        let Some((view, held)) = view
+            .as_ref()
+            .and_then(|view| Some((view, view.state.held()?)))
+        else {
+            return;
+        };
+        let secrets = HeldLaunch::secrets_of(held);
         self.handle.audit().append(AuditLine {
-            event: "expired".into(),
-            agent: view
-                .as_ref()
-                .map_or_else(String::new, |view| view.agent.0.to_string()),
-            command: view.map_or_else(String::new, |view| {
-                let secrets = (view.state.held()).map(|held| HeldLaunch::secrets_of(held));
-                Mask::of(secrets.unwrap_or_default()).apply(view.command.to_string())
-            }),
+            event: closing_word(closing).into(),
+            agent: view.agent.0.to_string(),
+            command: Mask::of(secrets).apply(view.command.to_string()),
             question_id: Some(question.to_string()),
             ..AuditLine::default()
         });

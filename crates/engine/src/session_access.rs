@@ -298,6 +298,7 @@ fn not_started(why: &NotStarted) -> String {
         NotStarted::Refused(why) => format!("it was refused after a person said yes: {why}"),
         NotStarted::Expired => "nobody answered within a day".into(),
         NotStarted::Withdrawn => "its call was interrupted".into(),
+        NotStarted::Killed => "the agent has withdrawn it".into(),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use abide_api::arguments::{LimitArgs, ResizeArgs};
-use abide_api::{ActionResult, ToolName};
+use abide_api::{ActionResult, CommandTool, ToolName, ToolResult};
 use abide_core::request::Caller;
 use abide_core::session::{End, Phase};
 use abide_core::{Millis, Outcome, Request, SessionId};
@@ -16,6 +16,7 @@ use super::{
     SessionRef, ended, start,
 };
 use crate::signals;
+use crate::tools::policy::not_started;
 use abide_engine::peer::Peer;
 use abide_engine::screen::Size;
 use abide_engine::{Handle, SessionView};
@@ -203,12 +204,15 @@ impl ActionRunner {
 
     /// Kills the session's process tree, and answers when the tree is gone.
     pub(super) async fn kill(&self, session_ref: &SessionRef) -> FinishedAction {
-        let view = self.session(session_ref)?;
         let end = if self.context.is_person {
             End::User
         } else {
             End::Agent
         };
+        if let Some(withdrawn) = self.withdraw(session_ref, end).await? {
+            return Ok(withdrawn.into());
+        }
+        let view = self.session(session_ref)?;
         let left = matches!(view.state.phase, Phase::Leftover { .. });
         let view = self.control(&view).kill(end).await?;
         let gone = !matches!(view.state.phase, Phase::Leftover { .. });
@@ -240,6 +244,33 @@ impl ActionRunner {
         }
         let result = self.result(&view, text, ActionResult::Kill { gone });
         Ok(FinishedCall::from(result).reporting_end_of(Some(view.id)))
+    }
+}
+
+impl ActionRunner {
+    /// Withdraws a command that waits for the answer of a person. `None`: it was started, or is not one.
+    async fn withdraw(
+        &self,
+        session_ref: &SessionRef,
+        end: End,
+    ) -> Result<Option<ToolResult>, ActionError> {
+        let (SessionRef::Id(session), caller) = (session_ref, self.caller()) else {
+            return Ok(None);
+        };
+        let published = self.handle.published();
+        if !published.is_held(*session, caller.agent.as_ref()) {
+            return Ok(None);
+        }
+        let session = *session;
+        let request = Request::Kill { session, end };
+        let pending = self.handle.call(caller, request, None).await;
+        Ok(match pending.done().await.ok_or(ActionError::Stopping)? {
+            Outcome::NotStarted(session, question, why) => {
+                let tool = CommandTool::Execute;
+                Some(not_started(&self.handle, tool, session, question, &why))
+            }
+            _ => None,
+        })
     }
 }
 

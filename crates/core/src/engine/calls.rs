@@ -248,6 +248,9 @@ impl Engine {
         session: SessionId,
         end: End,
     ) -> Result<(), Refusal> {
+        if self.kill_held(step, call, caller, session) {
+            return Ok(());
+        }
         let wait = Wait {
             for_owner,
             ..Wait::new(call, session, Goal::Gone)

@@ -403,7 +403,7 @@ impl Engine {
         for call in self.held_calls(question) {
             self.reply_held(step, call, why.clone());
         }
-        if !told && why != NotStarted::Withdrawn {
+        if !told && !matches!(why, NotStarted::Withdrawn | NotStarted::Killed) {
             self.post_answer(step, question, held);
         }
     }
@@ -476,6 +476,29 @@ impl Engine {
         if !self.has_held_wait(question, false) {
             self.end_question(step, question, Closing::Withdrawn, NotStarted::Withdrawn);
         }
+    }
+
+    /// Withdraws the question about a command that its agent does not want any more. `false`: no command of this session
+    /// waits for an answer.
+    pub(super) fn kill_held(
+        &mut self,
+        step: &mut Step<'_>,
+        call: CallId,
+        caller: &Option<Agent>,
+        session: SessionId,
+    ) -> bool {
+        let question = self.held.get(&session).copied();
+        let held = self.held_command(session);
+        let own = held.is_some_and(|held| caller.as_ref().is_none_or(|me| *me == held.agent));
+        let Some(question) = question.filter(|_| own) else {
+            return false;
+        };
+        self.end_question(step, question, Closing::Withdrawn, NotStarted::Killed);
+        step.reply(
+            call,
+            Outcome::NotStarted(session, question, NotStarted::Killed),
+        );
+        true
     }
 
     /// Handles that no person answered in time.

@@ -237,6 +237,7 @@ fn answered(outcome: &Outcome, stage: &mut Stage) -> String {
                 NotStarted::Refused(why) => format!("refused {why:?}"),
                 NotStarted::Expired => "expired".into(),
                 NotStarted::Withdrawn => "withdrawn".into(),
+                NotStarted::Killed => "killed".into(),
             };
             format!(
                 "not started {} {}: {why}",

@@ -356,7 +356,7 @@ impl World {
                     NotStarted::Declined(_) => "declined",
                     NotStarted::Refused(_) => "refused",
                     NotStarted::Expired => "expired",
-                    NotStarted::Withdrawn => "withdrawn",
+                    NotStarted::Withdrawn | NotStarted::Killed => "withdrawn",
                 });
             }
             Outcome::Done => {
