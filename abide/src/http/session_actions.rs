@@ -18,7 +18,7 @@ use super::body::{JsonBody, JsonResponse, Query};
 use super::headers::KEY_HEADER;
 use super::problem::Problem;
 use super::requester::{self, Requester};
-use super::sessions::{session_from, session_name};
+use super::sessions::{session_for, session_name};
 use crate::keys;
 use crate::tools::{self, SessionControl};
 use abide_engine::SessionView;
@@ -36,7 +36,7 @@ pub async fn kill(
     let killed = control(&state, &requester, &view);
     let killed = killed.kill(requester.end()).await?;
     match killed.is_alive() {
-        false => Ok(JsonResponse(session_from(&killed))),
+        false => Ok(JsonResponse(session_for(&state, &requester, &killed))),
         true => Err(Problem::conflict(tools::survives_kill(killed.id))),
     }
 }
@@ -64,7 +64,7 @@ pub async fn delete(
     }
     let sessions = vec![session];
     state.handle.send_event(Event::Forgotten { sessions }).await;
-    Ok(JsonResponse(session_from(&view)))
+    Ok(JsonResponse(session_for(&state, &requester, &view)))
 }
 
 /// Gives a session another name, or none.
@@ -79,9 +79,8 @@ pub async fn rename(
     let session = requester.session(&state, &id)?.id;
     let renamed = state.handle.rename_session(session, name).await;
     renamed.map_err(|fault| Problem::fault(format!("cannot store the name: {fault}")))?;
-    Ok(JsonResponse(session_from(
-        &*requester.session(&state, &id)?,
-    )))
+    let view = requester.session(&state, &id)?;
+    Ok(JsonResponse(session_for(&state, &requester, &view)))
 }
 
 /// Changes the limits, counted from now.
@@ -95,9 +94,8 @@ pub async fn extend(
     check_not_inside(&requester, &view).await?;
     let limits = tools::read_extend(LimitArgs::read(body, "this request")?)?;
     control(&state, &requester, &view).extend(&limits).await?;
-    Ok(JsonResponse(session_from(
-        &*requester.session(&state, &id)?,
-    )))
+    let view = requester.session(&state, &id)?;
+    Ok(JsonResponse(session_for(&state, &requester, &view)))
 }
 
 /// Refuses a request from inside the session: a command must not change its own limits.
@@ -133,7 +131,7 @@ pub async fn signal(
     let key = request_key(body.get("key").and_then(Value::as_str), &headers)?;
     let control = control(&state, &requester, &view);
     control.signal(number, key.as_deref()).await?;
-    Ok(JsonResponse(session_from(&view)))
+    Ok(JsonResponse(session_for(&state, &requester, &view)))
 }
 
 /// Resizes the session's terminal.
@@ -156,7 +154,7 @@ pub async fn resize(
     }
     let control = control(&state, &requester, &view);
     control.resize(cols, rows).await?;
-    Ok(JsonResponse(session_from(&view)))
+    Ok(JsonResponse(session_for(&state, &requester, &view)))
 }
 
 /// Longest idempotency key of input, in bytes.

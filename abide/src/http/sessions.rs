@@ -19,8 +19,9 @@ use super::tools::context;
 use super::{State, pagination, session_activity};
 use crate::fleet;
 use crate::tools::{self, leftovers, recount_output, session_status, session_summary};
-use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
+use abide_engine::{Handle, SessionView};
+use abide_output::mask::Mask;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -77,7 +78,7 @@ pub async fn list(
         .filter(|_| more)
         .map(|session| session.key().1.to_string());
     Ok(JsonResponse(SessionPage {
-        sessions: shown(&state, listed, query.tails).await,
+        sessions: shown(&state, &requester, listed, query.tails).await,
         next,
         total,
     }))
@@ -119,15 +120,22 @@ async fn listed_after(
 }
 
 /// Fields of the sessions of a page.
-async fn shown(state: &State, listed: Vec<Listed>, tails: bool) -> Vec<Session> {
+async fn shown(
+    state: &State,
+    requester: &Requester,
+    listed: Vec<Listed>,
+    tails: bool,
+) -> Vec<Session> {
     let views = listed.iter().filter_map(|session| match session {
         Listed::Here(view) => Some(view.clone()),
         Listed::Elsewhere(_) => None,
     });
     let views: Vec<_> = views.collect();
     let here: Vec<Session> = match tails {
-        false => views.iter().map(|view| session_from(view)).collect(),
-        true => with_activity(state, &views).await,
+        false => (views.iter())
+            .map(|view| session_for(state, requester, view))
+            .collect(),
+        true => with_activity(state, requester, &views).await,
     };
     let mut here = here.into_iter();
     let sessions = listed.into_iter().filter_map(|session| match session {
@@ -154,7 +162,11 @@ fn matches_text(view: &SessionView, text: &pagination::SearchText) -> bool {
 }
 
 /// Sessions, with a summary of output and usage for each that runs.
-async fn with_activity(state: &State, views: &[Arc<SessionView>]) -> Vec<Session> {
+async fn with_activity(
+    state: &State,
+    requester: &Requester,
+    views: &[Arc<SessionView>],
+) -> Vec<Session> {
     let running: Vec<_> = views
         .iter()
         .filter(|view| view.is_running())
@@ -163,7 +175,7 @@ async fn with_activity(state: &State, views: &[Arc<SessionView>]) -> Vec<Session
     let mut activities = session_activity::activities(&state.handle, running).await;
     let add_activity = |view: &Arc<SessionView>| Session {
         live_activity: activities.remove(&view.id),
-        ..session_from(view)
+        ..session_for(state, requester, view)
     };
     views.iter().map(add_activity).collect()
 }
@@ -179,7 +191,7 @@ pub async fn get(
     Path(id): Path<String>,
 ) -> Result<JsonResponse<Session>, Problem> {
     let view = requester.session(&state, &id)?;
-    let mut session = session_from(&view);
+    let mut session = session_for(&state, &requester, &view);
     recount_output(&view, &mut session.summary);
     Ok(JsonResponse(session))
 }
@@ -258,7 +270,8 @@ pub async fn start(
         }
         _ => return Err(Problem::fault("no session was started")),
     };
-    let started = JsonResponse(session_from(&*requester.session(&state, &id.to_string())?));
+    let view = requester.session(&state, &id.to_string())?;
+    let started = JsonResponse(session_for(&state, &requester, &view));
     let location = [(header::LOCATION, format!("/v1/sessions/{id}"))];
     Ok((StatusCode::CREATED, location, started).into_response())
 }
@@ -271,7 +284,27 @@ pub fn session_name(given: Option<&str>) -> Result<Option<SessionName>, Problem>
         .map_err(|invalid| Problem::bad_input(format!("`name` is not valid: {invalid}")))
 }
 
-/// Session as people and programs see it.
+/// Session as a requester sees it. An agent is the way in of a model, so its secrets are masked.
+pub fn session_for(state: &State, requester: &Requester, view: &SessionView) -> Session {
+    let session = session_from(view);
+    match requester.agent {
+        None => session,
+        Some(_) => masked(&state.handle, session),
+    }
+}
+
+/// Session with its secrets masked.
+pub fn masked(handle: &Handle, mut session: Session) -> Session {
+    let mask = Mask::of(handle.secrets(session.summary.session_id.0));
+    session.command = mask.apply(session.command);
+    session.error = session.error.map(|error| mask.apply(error));
+    for process in &mut session.summary.still_running {
+        process.command = mask.apply(std::mem::take(&mut process.command));
+    }
+    session
+}
+
+/// Session as people see it.
 pub fn session_from(view: &SessionView) -> Session {
     let mut summary = session_summary(view, false);
     let _ = leftovers(view, &mut summary);

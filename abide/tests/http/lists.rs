@@ -90,6 +90,29 @@ fn sessions_are_paged_and_filtered_by_text() {
 }
 
 #[test]
+fn secrets_in_commands_are_masked_for_agents_and_shown_to_people() {
+    let abide = Abide::new();
+    let token = format!("ghp_{}", "aB3d".repeat(9));
+    let command = format!("cat; : correct-horse-battery {token}");
+    let env = json!({"API_PASSWORD": "correct-horse-battery"});
+    let start = json!({"command": command, "env": env});
+    let started = abide.ask("POST /v1/sessions", "", &start).1;
+    let masked = "cat; : [masked:API_PASSWORD] [masked:github_token]";
+    assert_eq!(started["command"], masked, "{started}");
+    let path = format!("/v1/sessions/{}", text(&started["session_id"]));
+    let list = |headers: &str| {
+        let list = abide.good("GET /v1/sessions", headers, &Value::Null);
+        list["sessions"][0]["command"].clone()
+    };
+    assert_eq!(list(""), masked);
+    assert_eq!(list("abide-person: true\r\n"), command.as_str());
+    let one = abide.good(&format!("GET {path}"), "", &Value::Null);
+    assert_eq!(one["command"], masked);
+    let killed = abide.good(&format!("POST {path}/kill"), "", &json!({}));
+    assert_eq!(killed["command"], masked);
+}
+
+#[test]
 fn timers_are_filtered_sorted_and_paged() {
     let abide = Abide::new();
     let make = |total: u32, mission: &str| {

@@ -26,6 +26,14 @@ pub struct EventCursor {
 struct Entry {
     agent: Option<Agent>,
     bytes: Bytes,
+    /// Event for agents, if it differs: without secrets.
+    masked: Option<Bytes>,
+}
+
+impl Entry {
+    fn size(&self) -> usize {
+        self.bytes.len() + self.masked.as_ref().map_or(0, Bytes::len)
+    }
 }
 
 /// Latest output event of a session. A slow client misses the ones in between.
@@ -68,15 +76,29 @@ impl EventBacklog {
     /// Appends an event for clients that can see this agent (`None`: for all clients) and drops the
     /// oldest events over the limits.
     pub fn push(&mut self, agent: Option<Agent>, bytes: impl FnOnce(u64) -> Bytes) {
+        self.push_each(agent, |number| (bytes(number), None));
+    }
+
+    /// Appends an event of which agents get the second one, if there is one.
+    pub fn push_each(
+        &mut self,
+        agent: Option<Agent>,
+        bytes: impl FnOnce(u64) -> (Bytes, Option<Bytes>),
+    ) {
         self.last += 1;
-        let bytes = bytes(self.last);
-        self.bytes += bytes.len();
-        self.entries.push_back(Entry { agent, bytes });
+        let (bytes, masked) = bytes(self.last);
+        let entry = Entry {
+            agent,
+            bytes,
+            masked,
+        };
+        self.bytes += entry.size();
+        self.entries.push_back(entry);
         while self.entries.len() > EVENT_LIMIT || self.bytes > BYTE_LIMIT {
             let Some(oldest) = self.entries.pop_front() else {
                 break;
             };
-            self.bytes -= oldest.bytes.len();
+            self.bytes -= oldest.size();
         }
     }
 
@@ -117,7 +139,8 @@ impl EventBacklog {
         for entry in self.entries.range(from..).take(BATCH) {
             cursor.event += 1;
             if may_see(entry.agent.as_ref()) {
-                into.push_back(entry.bytes.clone());
+                let masked = entry.masked.as_ref().filter(|_| agent.is_some());
+                into.push_back(masked.unwrap_or(&entry.bytes).clone());
             }
         }
         // Output events carry the number of the newest event as their id. A client that is further
@@ -185,6 +208,17 @@ mod tests {
         assert_eq!(all(&backlog, &mut cursor, Some(&agent("b"))), ["b", "all"]);
         let mut cursor = EventCursor::default();
         assert_eq!(all(&backlog, &mut cursor, None), ["a", "b", "all"]);
+    }
+
+    #[test]
+    fn agent_gets_the_event_without_secrets() {
+        let mut backlog = EventBacklog::default();
+        let both = (Bytes::from("secret"), Some(Bytes::from("masked")));
+        backlog.push_each(Some(agent("a")), |_| both);
+        let mut cursor = EventCursor::default();
+        assert_eq!(all(&backlog, &mut cursor, Some(&agent("a"))), ["masked"]);
+        let mut cursor = EventCursor::default();
+        assert_eq!(all(&backlog, &mut cursor, None), ["secret"]);
     }
 
     #[test]

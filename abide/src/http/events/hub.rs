@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use abide_api::Nothing;
+use abide_api::{Nothing, Session};
 use abide_core::{Agent, Millis, Mono};
 use bytes::Bytes;
 use serde::Serialize;
@@ -144,6 +144,18 @@ impl Channel {
         state
             .backlog
             .push(agent, |number| self.event(number, name, fields));
+        drop(state);
+        self.new_events.send_replace(());
+    }
+
+    /// Publishes the state of a session of this agent. Agents get it with its secrets masked.
+    pub fn send_session(&self, agent: Agent, session: &Session, masked: &Session) {
+        let mut state = self.state();
+        state.backlog.push_each(Some(agent), |number| {
+            let event = |session: &Session| self.event(number, "session", session);
+            let masked = (masked != session).then(|| event(masked));
+            (event(session), masked)
+        });
         drop(state);
         self.new_events.send_replace(());
     }

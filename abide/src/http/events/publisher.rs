@@ -96,7 +96,9 @@ impl EventPublisher {
         if let Some(view) = self.handle.published().session(id) {
             self.agents.insert(id, view.state.agent.clone());
             let session = sessions::session_from(&view);
-            self.send(Some(view.state.agent.clone()), "session", &session);
+            let masked = sessions::masked(&self.handle, session.clone());
+            let agent = view.state.agent.clone();
+            self.channel.send_session(agent, &session, &masked);
         } else if let Some(agent) = self.agents.remove(&id) {
             let session_id = Id(id);
             self.send(
