@@ -114,6 +114,17 @@ fn goes_on(name: ToolName, session: SessionId) -> Result<Response, Problem> {
     Ok(JsonResponse(fields).into_response())
 }
 
+/// Idempotency key in the header of a request.
+fn request_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let key = requester::text(headers, headers::KEY_HEADER)?;
+    if key.is_some_and(|key| key.trim().is_empty()) {
+        let name = headers::KEY_HEADER;
+        let detail = format!("`{name}` must be text that is not blank, or left out");
+        return Err(Problem::bad_input(detail));
+    }
+    Ok(key.map(|key| format!("http:{key}")))
+}
+
 /// Context of a call: everything besides its arguments.
 pub(super) fn context(requester: &Requester, headers: &HeaderMap) -> Result<Context, Problem> {
     Ok(Context {
@@ -123,8 +134,7 @@ pub(super) fn context(requester: &Requester, headers: &HeaderMap) -> Result<Cont
         asking: Asking::Elsewhere,
         standby: requester::standby(headers)?,
         waited: Millis(0),
-        request_key: requester::text(headers, headers::KEY_HEADER)?
-            .map(|key| format!("http:{key}")),
+        request_key: request_key(headers)?,
         conversation: requester::conversation(headers)?,
         client: None,
         is_person: requester.may_be_a_person(),

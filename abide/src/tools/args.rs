@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use abide_api::arguments::{self, BadInput, FilledText};
+use abide_api::arguments::{self, BadInput, FilledText, KeyText};
 use abide_core::{Key, SessionId};
 use abide_engine::Handle;
 use abide_engine::search::Pattern;
@@ -47,7 +47,7 @@ pub(super) fn full_path(text: &str, context: &Context) -> PathBuf {
 }
 
 /// Idempotency key of a command: the caller's own, else that of the request.
-pub(super) fn key(given: Option<FilledText>, context: &Context) -> Option<Key> {
+pub(super) fn key(given: Option<KeyText>, context: &Context) -> Option<Key> {
     given
         .map(|key| format!("given:{}", key.0))
         .or_else(|| context.request_key.clone())

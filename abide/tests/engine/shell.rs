@@ -466,12 +466,23 @@ fn same_idempotency_key_runs_once() {
 }
 
 #[test]
-fn empty_idempotency_key_is_no_key() {
+fn empty_idempotency_key_is_refused() {
     with_engine(async |engine: Engine| {
-        for word in ["one", "two"] {
-            let arguments = json!({"command": format!("echo {word}"), "idempotency_key": ""});
-            let result = engine.call("shell", arguments).await;
-            assert!(result.text.contains(word), "{}", result.text);
+        for (tool, rest) in [
+            ("shell", json!({"command": "true"})),
+            ("execute_command", json!({"command": "true"})),
+            (
+                "terminal_session",
+                json!({"action": "start", "command": "true"}),
+            ),
+            ("timer", json!({"total_duration": 1, "mission": "m"})),
+        ] {
+            let mut arguments = rest;
+            arguments["idempotency_key"] = json!("");
+            let refused = engine.refused(tool, arguments).await;
+            let expected =
+                "`idempotency_key` must be text that is not blank, or left out; got \"\".";
+            assert_eq!(refused, expected, "{tool}");
         }
     });
 }

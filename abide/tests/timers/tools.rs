@@ -194,8 +194,7 @@ fn empty_field_counts_as_missing() {
         assert_eq!(timer[filled], "something", "{timer}");
         assert!(timer[empty].is_null(), "{timer}");
     }
-    let mission =
-        |text: &str| json!({"total_duration": 600, "mission": text, "idempotency_key": ""});
+    let mission = |text: &str| json!({"total_duration": 600, "mission": text, "reason": ""});
     let first = call(&abide, "timer", mission("first"));
     let second = call(&abide, "timer", mission("second"));
     assert_ne!(first["timer_id"], second["timer_id"]);

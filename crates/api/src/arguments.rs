@@ -12,7 +12,7 @@ pub use tools::{
     StartArgs, TerminalSessionArgs, TimerActionArgs, TimerArgs, WaitArgs,
 };
 pub use value::{
-    AnySeconds, AnyText, ConditionFields, Env, FilledText, FromArgument, IdleSeconds,
+    AnySeconds, AnyText, ConditionFields, Env, FilledText, FromArgument, IdleSeconds, KeyText,
     NeededPermissions, Needs, NetworkLess, NetworkName, PositiveSeconds, SandboxLess, SandboxName,
     ShellSeconds, Text, TextOrNumber, WholeNumber, Words, shown_text, whole,
 };
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn empty_value_of_an_unused_field_counts_as_absent() {
         let given = json!({
-            "session_id": "s", "cwd": "", "env": {}, "sandbox": "", "network": "", "idempotency_key": " ", "action": "",
+            "session_id": "s", "cwd": "", "env": {}, "sandbox": "", "network": "", "action": "",
         });
         let Value::Object(fields) = given else {
             unreachable!("it is an object");
@@ -148,7 +148,20 @@ mod tests {
         assert_eq!(read.session_id, Some(AnyText("s".into())));
         assert_eq!((read.cwd, read.env), (None, None));
         assert_eq!((read.sandbox, read.network), (None, None));
-        assert_eq!(read.idempotency_key, None);
+    }
+
+    #[test]
+    fn blank_idempotency_key_is_refused() {
+        for blank in ["", " "] {
+            let Value::Object(fields) = json!({"command": "x", "idempotency_key": blank}) else {
+                unreachable!("it is an object");
+            };
+            let refused = ShellArgs::read(fields, "this tool").unwrap_err().sentence;
+            let expected = format!(
+                "`idempotency_key` must be text that is not blank, or left out; got \"{blank}\"."
+            );
+            assert_eq!(refused, expected);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     AnySeconds, AnyText, BadInput, ConditionFields, Env, FilledText, FromArgument, IdleSeconds,
-    Needs, NetworkName, PositiveSeconds, SandboxName, ShellSeconds, Text, TextOrNumber,
+    KeyText, Needs, NetworkName, PositiveSeconds, SandboxName, ShellSeconds, Text, TextOrNumber,
     WholeNumber, Words, arguments, field_name, finish, take,
 };
 
@@ -65,7 +65,7 @@ arguments! {
         needs: Needs,
         justification: Text,
         /// Repeated with the same key, a call only gets the first result.
-        idempotency_key: FilledText,
+        idempotency_key: KeyText,
     }
 
     /// Arguments of `terminal_session start`.
@@ -96,7 +96,7 @@ arguments! {
         needs: Needs,
         justification: Text,
         /// start: a call repeated with the same key runs nothing.
-        idempotency_key: FilledText,
+        idempotency_key: KeyText,
     }
 
     /// Arguments of `terminal_session read_output`.
@@ -198,7 +198,7 @@ arguments! {
         /// Complete when this holds: {"port": 3000 or "host:3000"}, {"url", "status", "body": regex}, {"file", "is": "present|gone|changed", "matches": regex}, {"session", "is": "ended"}, {"session", "output": regex}, {"command", "every": seconds} (exit code 0), {"all": […]}, {"any": […]}.
         until: ConditionFields,
         /// Repeated with the same key, a call waits on the first timer.
-        idempotency_key: FilledText,
+        idempotency_key: KeyText,
     }
 
     /// Arguments of `read_timer`.

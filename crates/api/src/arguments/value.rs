@@ -51,6 +51,8 @@ values! {
     Text(String) = {"type": "string"};
     /// Text without NUL bytes; blank text counts as absent.
     FilledText(String) = {"type": "string"};
+    /// Idempotency key: text that is not blank.
+    KeyText(String) = {"type": "string"};
     /// Text that may hold anything.
     AnyText(String) = {"type": "string"};
     /// Text that some clients write as a number.
@@ -239,6 +241,20 @@ impl FromArgument for FilledText {
 
     fn is_unused(value: &Value) -> bool {
         value.as_str().is_some_and(|text| text.trim().is_empty())
+    }
+}
+
+impl FromArgument for KeyText {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        let Text(text) = Text::read(field, value)?;
+        match text.trim().is_empty() {
+            // A call that counts on its key would be carried out again.
+            true => Err(BadInput::about(
+                field,
+                format!("must be text that is not blank, or left out; got \"{text}\"."),
+            )),
+            false => Ok(KeyText(text)),
+        }
     }
 }
 
