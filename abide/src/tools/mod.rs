@@ -9,6 +9,7 @@ mod command_result;
 mod condition;
 mod describe;
 mod elsewhere;
+mod equal_connections;
 mod messages;
 mod output;
 mod policy;

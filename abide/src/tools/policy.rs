@@ -24,7 +24,7 @@ use abide_engine::{BeyondSettings, Handle, HeldLaunch, LaunchOptions, QuestionVi
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 
-use super::{BadInput, Context, approved};
+use super::{BadInput, Context, approved, equal_connections};
 
 /// Longest reason of a person for a no, in characters.
 const BECAUSE_CHARS: usize = 2_000;
@@ -596,6 +596,7 @@ async fn answer_now(
         because: because.map(|words| shorten(words, BECAUSE_CHARS).into()),
         key: given.key.as_deref().map(|key| Key(key.into())),
     };
+    let asker = caller.clone();
     let pending = handle.call(caller, request, None).await;
     match pending.done().await {
         None => return Err(AnswerFault::Stopping),
@@ -607,12 +608,15 @@ async fn answer_now(
     }
     if let (Some(view), Some(adds)) = (view, adds) {
         remember(handle, &view, given.choice, &adds)?;
+        if view.state.connection().is_some() {
+            equal_connections::allow(handle, &asker, by).await;
+        }
     }
     Ok(())
 }
 
 /// Writes the answer to a question into the audit log.
-fn audit_answer(
+pub(super) fn audit_answer(
     handle: &Handle,
     question: &QuestionView,
     given: &GivenAnswer,

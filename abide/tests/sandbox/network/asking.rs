@@ -103,6 +103,40 @@ fn this_agent_and_always_here_allow_the_name_in_later_sessions() {
 }
 
 #[test]
+fn answer_that_holds_for_longer_closes_the_equal_questions_of_other_sessions() {
+    with_outside(|user, _| {
+        configure(user, &["allowed.test"], "");
+        let mut person = Person::watch(user);
+        let fetch = |name: &str| {
+            let command = format!("curl -s http://{name}/");
+            let start = json!({"action": "start", "command": command});
+            call(user, "terminal_session", &start);
+        };
+        for answer in ["this agent", "always here"] {
+            let name = format!("{}.test", answer.replace(' ', "-"));
+            fetch("other.test");
+            let other = person.next();
+            fetch(&name);
+            fetch(&name);
+            let questions = [person.next(), person.next()];
+            person.answer(&questions[0], &answer.split(' ').collect::<Vec<_>>());
+            let mut closed = [person.next(), person.next()].map(|closed| {
+                assert_eq!(closed["event"], "closed", "{answer}: {closed}");
+                assert_eq!(closed["closing"], "yes", "{answer}: {closed}");
+                closed["question_id"].to_string()
+            });
+            let mut asked = questions.map(|question| question["question_id"].to_string());
+            closed.sort();
+            asked.sort();
+            assert_eq!(closed, asked, "{answer}");
+            // A question about another name stays open.
+            person.answer(&other, &["no"]);
+            assert_eq!(person.next()["question_id"], other["question_id"]);
+        }
+    });
+}
+
+#[test]
 fn question_is_put_though_nobody_follows() {
     with_outside(|user, outside| {
         configure(user, &["allowed.test"], "");
