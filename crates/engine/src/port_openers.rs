@@ -1,6 +1,7 @@
 //! Sessions of an agent that could open a port for which it waits. Each running one may, so it keeps the wait open. Only
-//! the failure of a server ends the wait: a session of the same conversation that was left running since, or that ran when
-//! the wait began and whose failure the conversation had not been told. A command whose ending is returned to its call,
+//! the failure of a server ends the wait: a session of the same conversation that was left running since, or the last one
+//! that was started shortly before the wait began and ran then, or whose failure the conversation had not been told. An
+//! older session was hardly started to open the port. A command whose ending is returned to its call,
 //! or that is started with a limit during the wait, is no server: the agent, or another conversation of it, works on while
 //! a timer runs. A session that exits with code 0 has done its work, which may be to start the server elsewhere, and one
 //! that is ended on purpose says nothing about the port. The exit codes of background processes are not known: all count
@@ -10,9 +11,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use abide_core::session::{Phase, StartedBy};
-use abide_core::{Agent, Conversation, SessionId, Wall};
+use abide_core::{Agent, Conversation, Millis, SessionId, Wall};
 
 use super::SessionView;
+
+/// Longest time between the start of a session and the begin of the wait for a port that the session was started to open.
+const STARTED_FOR_PORT: Millis = Millis::from_secs(600);
 
 /// Candidates that are running, and the server that failed last.
 pub(super) struct Candidates {
@@ -22,6 +26,8 @@ pub(super) struct Candidates {
     alive: BTreeSet<SessionId>,
     /// Those of them of which only background processes are left.
     leftover: BTreeSet<SessionId>,
+    /// Start of the last session of the conversation that was left running before the wait began.
+    newest: Wall,
     last: Option<Arc<SessionView>>,
 }
 
@@ -34,6 +40,7 @@ impl Candidates {
             since,
             alive: BTreeSet::new(),
             leftover: BTreeSet::new(),
+            newest: Wall(0),
             last: None,
         }
     }
@@ -47,6 +54,11 @@ impl Candidates {
         self.alive
             .retain(|id| all.iter().any(|view| view.id == *id));
         all.sort_by_key(|view| ended_at(view));
+        for view in &all {
+            if self.may_be_server(view) && view.state.created <= self.since {
+                self.newest = self.newest.max(view.state.created);
+            }
+        }
         for view in all {
             self.update(view);
         }
@@ -69,18 +81,14 @@ impl Candidates {
             Phase::Ended { .. } | Phase::Failed { .. } => {
                 let ran = self.alive.remove(&view.id)
                     || ended_at(&view).is_some_and(|ended| ended > self.since);
-                // Only `terminal_session` starts sessions without limits. A session with one was left running if no
-                // call returned its end.
-                let has_limit = view.deadline.is_some() || state.idle.is_some();
                 let is_early = state.created <= self.since;
-                let is_server = match has_limit {
-                    true => is_early && state.unattended,
-                    false => is_early || state.unattended,
+                let before = Millis(self.since.0.saturating_sub(state.created.0));
+                let is_server = match is_early {
+                    true => state.created >= self.newest && before <= STARTED_FOR_PORT,
+                    false => !has_limit(&view) && state.unattended,
                 };
-                let is_own =
-                    state.started_by == StartedBy::Call && state.conversation == self.conversation;
                 let has_failed = has_failed(&view) || self.leftover.remove(&view.id);
-                if ran && is_server && is_own && has_failed {
+                if ran && is_server && has_failed && self.may_be_server(&view) {
                     self.last = Some(view);
                 }
             }
@@ -90,6 +98,20 @@ impl Candidates {
     pub fn forget(&mut self, id: SessionId) {
         self.alive.remove(&id);
     }
+
+    /// Returns whether the conversation has started a session and left it running. Only `terminal_session` starts sessions
+    /// without limits; one with a limit was left running if no call returned its end.
+    fn may_be_server(&self, view: &SessionView) -> bool {
+        let state = &view.state;
+        state.agent == self.agent
+            && state.started_by == StartedBy::Call
+            && state.conversation == self.conversation
+            && (!has_limit(view) || state.unattended)
+    }
+}
+
+fn has_limit(view: &SessionView) -> bool {
+    view.deadline.is_some() || view.state.idle.is_some()
 }
 
 fn has_failed(view: &SessionView) -> bool {
@@ -107,7 +129,7 @@ fn ended_at(view: &SessionView) -> Option<Wall> {
 
 #[cfg(test)]
 mod tests {
-    use abide_core::{End, Exit, Millis, Mono, TimerId};
+    use abide_core::{End, Exit, Mono, TimerId};
 
     use super::*;
 
@@ -273,6 +295,41 @@ mod tests {
         let all = [ended(1, 9_000, 4_000), ended(2, 9_500, 2_000)];
         candidates.update_all(all.map(Arc::new).to_vec());
         let last = candidates.last_failed().expect("none is left");
-        assert_eq!(last.id, SessionId::from_bits(1));
+        assert_eq!(last.id, SessionId::from_bits(2));
+    }
+
+    #[test]
+    fn session_that_was_hardly_started_for_the_port_does_not_end_the_wait() {
+        let failed = |views: [SessionView; 2], later: SessionView| {
+            let since = Wall(SINCE.0 + STARTED_FOR_PORT.0);
+            let mut candidates = Candidates::new(Agent("ann".into()), None, since);
+            candidates.update_all(views.map(Arc::new).to_vec());
+            candidates.update(Arc::new(later));
+            candidates.last_failed().map(|last| last.id)
+        };
+        let duration = 2 * STARTED_FOR_PORT.0;
+        // Another session was started after it, and has done its work.
+        let (early, late) = (SINCE.0 + 1, SINCE.0 + 2);
+        let mut done = runs(2, late);
+        done.state.phase = Phase::Ended {
+            ending: abide_core::Ending {
+                exit: Some(Exit::Code(0)),
+                end: End::Exited,
+                duration: Millis(1),
+                bytes: 0,
+                dropped: 0,
+            },
+        };
+        let after_another = failed([runs(1, early), done.clone()], ended(1, early, duration));
+        assert_eq!(after_another, None);
+        // It had run for long when the wait began.
+        let old = failed(
+            [runs(1, SINCE.0 - 1), done.clone()],
+            ended(1, SINCE.0 - 1, duration),
+        );
+        assert_eq!(old, None);
+        done.state.started_by = StartedBy::Person;
+        let only = failed([runs(1, early), done], ended(1, early, duration));
+        assert_eq!(only, Some(SessionId::from_bits(1)));
     }
 }
