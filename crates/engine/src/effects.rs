@@ -257,9 +257,12 @@ impl Performer {
 
     /// Adds the last observation of the prober to a timer that ended before its condition held.
     pub fn add_last_observation(&self, effect: &mut Effect) {
-        if let Effect::Record(Record::Timer(timer::Record::Ended {
-            id, seen, status, ..
-        })) = effect
+        if let Effect::Record(Record::Timer(timer::Record::Ended(timer::Ended {
+            id,
+            seen,
+            status,
+            ..
+        }))) = effect
             && seen.is_none()
             && matches!(status, Status::Completed { .. })
         {

@@ -224,20 +224,22 @@ impl Engine {
             .create(step.now, agent, conversation.as_ref(), &new)?;
         let id = self.timers.id(slot);
         let timer = self.view(step.now, slot, id)?;
-        step.push(Effect::Record(Record::Timer(timer::Record::Created {
-            number: timer.number,
-            id,
-            agent: agent.clone(),
-            conversation: conversation.clone(),
-            kind: new.kind,
-            purpose: new.purpose,
-            until: new.until.clone(),
-            key: new.key,
-            total: new.total,
-            due: self.timers.steady(step.now) + new.total,
-            standby: new.standby.map(|time| time.min(new.total)),
-            at: step.now.wall,
-        })));
+        step.push(Effect::Record(Record::Timer(timer::Record::Created(
+            timer::Created {
+                number: timer.number,
+                id,
+                agent: agent.clone(),
+                conversation: conversation.clone(),
+                kind: new.kind,
+                purpose: new.purpose,
+                until: new.until.clone(),
+                key: new.key,
+                total: new.total,
+                due: self.timers.steady(step.now) + new.total,
+                standby: new.standby.map(|time| time.min(new.total)),
+                at: step.now.wall,
+            },
+        ))));
         if let Some(condition) = new.until {
             let until = Some(Until {
                 condition,
@@ -382,15 +384,17 @@ impl Engine {
         let Some(timer) = self.timers.view(step.now, slot) else {
             return;
         };
-        step.push(Effect::Record(Record::Timer(timer::Record::Changed {
-            number: timer.number,
-            state,
-            standby,
-            change,
-            reason,
-            checked: timer.checked,
-            at: step.now.wall,
-        })));
+        step.push(Effect::Record(Record::Timer(timer::Record::Changed(
+            timer::Changed {
+                number: timer.number,
+                state,
+                standby,
+                change,
+                reason,
+                checked: timer.checked,
+                at: step.now.wall,
+            },
+        ))));
         step.push(Effect::PublishTimer { timer: id });
     }
 
@@ -401,17 +405,19 @@ impl Engine {
         stop_reason: Option<Arc<str>>,
         seen: Option<Observation>,
     ) {
-        step.push(Effect::Record(Record::Timer(timer::Record::Ended {
-            number: timer.number,
-            id: timer.id,
-            status: timer.status,
-            total: timer.total,
-            remaining: timer.remaining,
-            stop_reason,
-            seen,
-            checked: timer.checked,
-            at: step.now.wall,
-        })));
+        step.push(Effect::Record(Record::Timer(timer::Record::Ended(
+            timer::Ended {
+                number: timer.number,
+                id: timer.id,
+                status: timer.status,
+                total: timer.total,
+                remaining: timer.remaining,
+                stop_reason,
+                seen,
+                checked: timer.checked,
+                at: step.now.wall,
+            },
+        ))));
         if timer.conditional {
             step.push(Effect::StopProbe { timer: timer.id });
             self.end_tries(step, timer);

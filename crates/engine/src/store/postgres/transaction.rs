@@ -62,7 +62,7 @@ impl Transaction {
         let mut transaction = Transaction::new(batches);
         for record in records {
             match record {
-                Record::Timer(timer::Record::Created { due, .. }) => {
+                Record::Timer(timer::Record::Created(timer::Created { due, .. })) => {
                     let soonest = transaction
                         .soonest
                         .map_or(*due, |soonest| soonest.min(*due));
