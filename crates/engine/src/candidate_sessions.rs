@@ -14,8 +14,8 @@ use abide_core::{Agent, Conversation, SessionId, Wall};
 
 use super::SessionView;
 
-/// Candidates that are running, and the server that failed last.
-pub(super) struct Candidates {
+/// CandidateSessions that are running, and the server that failed last.
+pub(super) struct CandidateSessions {
     agent: Agent,
     conversation: Option<Conversation>,
     since: Wall,
@@ -25,10 +25,10 @@ pub(super) struct Candidates {
     last: Option<Arc<SessionView>>,
 }
 
-impl Candidates {
-    /// Candidates of an agent of which this conversation has waited since then.
+impl CandidateSessions {
+    /// CandidateSessions of an agent of which this conversation has waited since then.
     pub fn new(agent: Agent, conversation: Option<Conversation>, since: Wall) -> Self {
-        Candidates {
+        CandidateSessions {
             agent,
             conversation,
             since,
@@ -132,7 +132,7 @@ mod tests {
 
     /// Session that ended last after these updates, if no candidate is left.
     fn last_after(views: impl IntoIterator<Item = SessionView>) -> Option<u64> {
-        let mut candidates = Candidates::new(Agent("ann".into()), None, SINCE);
+        let mut candidates = CandidateSessions::new(Agent("ann".into()), None, SINCE);
         for view in views {
             candidates.update(Arc::new(view));
         }
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn update_all_returns_the_session_that_ended_last() {
-        let mut candidates = Candidates::new(Agent("ann".into()), None, SINCE);
+        let mut candidates = CandidateSessions::new(Agent("ann".into()), None, SINCE);
         let all = [ended(1, 9_000, 4_000), ended(2, 9_500, 2_000)];
         candidates.update_all(all.map(Arc::new).to_vec());
         let last = candidates.last_failed().expect("none is left");
