@@ -183,48 +183,24 @@ fn timers_by(
          AND number > ?1 ORDER BY number LIMIT ?2"
     );
     let mut read = |row: &dyn Columns| {
-        let countdown = match row.opt_u64(5)? {
-            Some(due) => Countdown::Running { due: Steady(due) },
-            None => Countdown::Paused {
-                remaining: Millis(row.opt_u64(7)?.unwrap_or(0)),
-                until: Steady(row.opt_u64(6)?.unwrap_or(0)),
-            },
-        };
-        let number = row.u64(0)?;
-        let agent = Agent(row.str(1)?.into());
-        let conversation = conversation(row, 12)?;
-        let condition = row.text(10)?;
-        if let Some(condition) = condition
+        let timer = stored_timer(row)?;
+        let (agent, conversation) = (&timer.agent, timer.conversation.as_ref());
+        if let Some(condition) = row.text(10)?
             && seal.fits(
-                &SealedRow::Condition(number, &agent, conversation.as_ref(), condition),
+                &SealedRow::Condition(timer.number, agent, conversation, condition),
                 row.bytes(13)?,
             )
         {
             let until = Until {
                 condition: condition.into(),
                 agent: agent.clone(),
-                conversation: conversation.clone(),
+                conversation: conversation.cloned(),
                 since: Wall(row.u64(11)?),
             };
-            conditions.push((TimerId::from_bits(id_permutation.to_bits(number)), until));
+            let id = TimerId::from_bits(id_permutation.to_bits(timer.number));
+            conditions.push((id, until));
         }
-        Ok(timer::StoredTimer {
-            number,
-            agent,
-            conversation,
-            kind: kind(row.str(2)?),
-            state: State {
-                total: Millis(row.u64(3)?),
-                countdown,
-                wait_mode: match row.flag(4)? {
-                    true => WaitMode::Background,
-                    false => WaitMode::Foreground,
-                },
-            },
-            checked: Wall(row.u64(8)?),
-            key: key(row, 9)?,
-            conditional: condition.is_some(),
-        })
+        Ok(timer)
     };
     loop {
         let last = timers.last().map_or(-1, |timer| timer.number.cast_signed());
@@ -236,6 +212,33 @@ fn timers_by(
         }
     }
     Ok((timers, conditions))
+}
+
+fn stored_timer(row: &dyn Columns) -> Result<timer::StoredTimer, StoreFault> {
+    let countdown = match row.opt_u64(5)? {
+        Some(due) => Countdown::Running { due: Steady(due) },
+        None => Countdown::Paused {
+            remaining: Millis(row.opt_u64(7)?.unwrap_or(0)),
+            until: Steady(row.opt_u64(6)?.unwrap_or(0)),
+        },
+    };
+    Ok(timer::StoredTimer {
+        number: row.u64(0)?,
+        agent: Agent(row.str(1)?.into()),
+        conversation: conversation(row, 12)?,
+        kind: kind(row.str(2)?),
+        state: State {
+            total: Millis(row.u64(3)?),
+            countdown,
+            wait_mode: match row.flag(4)? {
+                true => WaitMode::Background,
+                false => WaitMode::Foreground,
+            },
+        },
+        checked: Wall(row.u64(8)?),
+        key: key(row, 9)?,
+        conditional: row.text(10)?.is_some(),
+    })
 }
 
 /// Timers that ended last, oldest first.
