@@ -93,7 +93,7 @@ pub(super) fn add_to(db: &dyn Query, messages: &mut [MessageRow]) -> Result<(), 
         .iter()
         .map(|row| row.number.cast_signed())
         .collect();
-    let among = db.dialect().is_among("message", 1);
+    let among = db.dialect().is_among("message");
     let sql = format!("{DELIVERY} WHERE {among} ORDER BY name, waker");
     let found = db.rows(&sql, &[Value::Ints(numbers)], |row| {
         Ok((row.u64(9)?, delivery(row)?))

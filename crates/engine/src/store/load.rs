@@ -305,7 +305,7 @@ pub(super) fn messages_among(
     db: &dyn Query,
     numbers: &[u64],
 ) -> Result<Vec<message::StoredMessage>, StoreFault> {
-    let among = db.dialect().is_among("number", 1);
+    let among = db.dialect().is_among("number");
     let sql = format!("{MESSAGE} WHERE seen_ms IS NULL AND {among} ORDER BY number");
     let numbers = numbers.iter().map(|number| number.cast_signed()).collect();
     read_messages(db, &sql, &[Value::Ints(numbers)])
