@@ -26,7 +26,7 @@ use super::in_flight::InFlight;
 use super::other_questions::{Claim, OtherQuestionEvent, OtherQuestions};
 use super::presentation::Presentation;
 use super::progress::Progress;
-use super::seal::{Round, Subject};
+use super::round_codec::{Round, Subject};
 use super::server::{Origin, Server, Transport};
 use super::{cancellation, client, client_timeouts};
 use crate::tools::{self, Context, GivenAnswer, Receipt, ToolCall, ToolStep};
@@ -212,7 +212,7 @@ fn open_state(
         arguments,
     };
     // A state that cannot be opened is refused: running the command instead could run it twice.
-    server.seal.open(sealed, &subject).ok_or_else(|| {
+    server.codec.open(sealed, &subject).ok_or_else(|| {
         let sentence = "requestState is not of this call; send it back as it came, with the same \
             tool and arguments";
         ErrorData::invalid_params(sentence, None)
@@ -481,7 +481,7 @@ impl WaitingCall<'_> {
             question: Id(question.id),
             count: self.rounds + 1,
         };
-        let sealed = self.server.seal.close(round, &subject);
+        let sealed = self.server.codec.seal(round, &subject);
         let request =
             InputRequest::Elicitation(elicitation::request(question, &self.cx.client.name));
         let requests = BTreeMap::from([(question.id.to_string(), request)]);
