@@ -133,7 +133,7 @@ pub(super) fn clients(
             kind: row.string(1)?,
             facts: row.string(2)?,
         };
-        let is_ours = seal.fits(&client.sealed(), row.bytes(3)?);
+        let is_ours = seal.is_valid(&client.sealed(), row.bytes(3)?);
         Ok(is_ours.then_some(client))
     })?;
     Ok(found.into_iter().flatten().collect())

@@ -58,7 +58,7 @@ pub(super) fn open_questions(
             },
             Some(text) => {
                 let launch = row.bytes(5)?.unwrap_or_default();
-                let is_ours = seal.fits(&SealedRow::Held(id, text, launch), row.bytes(6)?);
+                let is_ours = seal.is_valid(&SealedRow::Held(id, text, launch), row.bytes(6)?);
                 let command = held::command(text, launch.to_vec()).filter(|_| is_ours);
                 let Some(command) = command else {
                     return Ok(None);
@@ -186,7 +186,7 @@ fn timers_by(
         let timer = stored_timer(row)?;
         let (agent, conversation) = (&timer.agent, timer.conversation.as_ref());
         if let Some(condition) = row.text(10)?
-            && seal.fits(
+            && seal.is_valid(
                 &SealedRow::Condition(timer.number, agent, conversation, condition),
                 row.bytes(13)?,
             )
