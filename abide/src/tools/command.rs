@@ -34,7 +34,6 @@ pub(super) struct Command {
     position: CallerPosition,
 }
 
-/// Start of a call.
 pub(super) enum CallStart {
     /// Starts a command.
     Run(Box<(Run, LaunchOptions)>),

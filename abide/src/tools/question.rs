@@ -184,7 +184,6 @@ fn doing(question: &QuestionView) -> String {
     activity_text(question.facts.as_ref(), question.cpu_percent, question.pty)
 }
 
-/// Question as fields.
 pub fn question_fields(question: &QuestionView) -> Question {
     Question {
         question_id: Id(question.id),

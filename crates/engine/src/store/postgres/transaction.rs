@@ -201,7 +201,6 @@ impl Recent {
         self.all.get(at).map(|(transaction, _)| transaction)
     }
 
-    /// Transactions from this one on.
     pub fn from(&self, at: usize) -> impl Iterator<Item = &Transaction> {
         self.all.iter().skip(at).map(|(transaction, _)| transaction)
     }
