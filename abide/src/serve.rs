@@ -84,7 +84,9 @@ async fn run(paths: Paths, config: Config, ready: &mut Option<File>) -> anyhow::
         return Ok(runtime.stopped().await?);
     }
     let handle = runtime.handle.clone();
-    let seal = Arc::new(mcp::Seal::new(load_seal_key(&paths.state.join("seal"))?));
+    let codec = Arc::new(mcp::RoundCodec::new(load_seal_key(
+        &paths.state.join("seal"),
+    )?));
     publish_version(&paths)?;
     let http_listener = listen(&paths.http_socket())?;
     let mcp_listener = listen(&paths.mcp_socket())?;
@@ -97,11 +99,11 @@ async fn run(paths: Paths, config: Config, ready: &mut Option<File>) -> anyhow::
     let state = http::State::new(handle.clone(), daemon);
     fleet::start(&paths, &handle, &state);
     if let Some((listener, token)) = tcp_listener {
-        let served = http::serve_tcp(listener, state.clone(), seal.clone(), token);
+        let served = http::serve_tcp(listener, state.clone(), codec.clone(), token);
         tokio::spawn(served);
     }
     tokio::spawn(http::serve(http_listener, state));
-    tokio::spawn(mcp::serve(mcp_listener, handle.clone(), seal));
+    tokio::spawn(mcp::serve(mcp_listener, handle.clone(), codec));
     tokio::spawn(reread_on_hang_up(
         handle.clone(),
         io::stderr().is_terminal(),
@@ -188,14 +190,13 @@ async fn bind(paths: &Paths, wanted: SocketAddr) -> io::Result<TcpListener> {
 /// Key that seals the state which clients carry; it is stored so that it outlives the daemon.
 fn load_seal_key(path: &Path) -> anyhow::Result<[u8; 32]> {
     if let Ok(bytes) = std::fs::read(path)
-        && let Ok(seal) = bytes.try_into()
+        && let Ok(key) = bytes.try_into()
     {
-        return Ok(seal);
+        return Ok(key);
     }
-    let mut seal = [0; 32];
-    entropy::fill(&mut seal);
-    private_file::open(path)?.write_all(&seal)?;
-    Ok(seal)
+    let key = entropy::array();
+    private_file::open(path)?.write_all(&key)?;
+    Ok(key)
 }
 
 /// Reads the configuration again at SIGHUP. A daemon in the foreground of a terminal that is closed stops.

@@ -203,21 +203,7 @@ impl<'a> BlockParser<'a> {
             let is_machine = name == "on" && tool.name.starts_commands();
             let known = schema["properties"].get(&name);
             let Some(known) = known.or(is_machine.then_some(&on)) else {
-                let fields = schema["properties"].as_object();
-                let known: Vec<&str> = fields
-                    .into_iter()
-                    .flatten()
-                    .map(|(name, _)| name.as_str())
-                    .collect();
-                let name = tools::shown(&name);
-                return self.error(
-                    line,
-                    format!(
-                        "'{}' has no field '{name}'; its fields are {}",
-                        tool.name,
-                        known.join(", ")
-                    ),
-                );
+                return self.error(line, no_such_field(tool, &name));
             };
             let value = parse_value(&name, &value, known).or_else(|allowed| {
                 self.error(
@@ -249,7 +235,7 @@ impl<'a> BlockParser<'a> {
                 format!(
                     "a field of '{}' is expected, such as <{}>; got <{shown}",
                     tool.name,
-                    first_field(tool)
+                    fields_of(tool).first().map_or("", String::as_str)
                 ),
             );
         }
@@ -305,12 +291,19 @@ fn closing_tag(text: &str, name: &str) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-fn first_field(tool: &ToolDescription) -> String {
+fn fields_of(tool: &ToolDescription) -> Vec<String> {
     let schema = (tool.input)();
     let fields = schema["properties"].as_object();
-    fields
-        .and_then(|fields| fields.keys().next().cloned())
-        .unwrap_or_default()
+    fields.map_or_else(Vec::new, |fields| fields.keys().cloned().collect())
+}
+
+fn no_such_field(tool: &ToolDescription, name: &str) -> String {
+    format!(
+        "'{}' has no field '{}'; its fields are {}",
+        tool.name,
+        tools::shown(name),
+        fields_of(tool).join(", ")
+    )
 }
 
 /// Tool that a misspelled name probably means. A name that differs more is that of another host's tool.

@@ -53,15 +53,7 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
             .code(EXIT_ABIDE_ERROR)
     })?;
     let id = ids::session(&client, &session).await?;
-    let session = client.get(&format!("/v1/sessions/{id}")).await?;
-    if session["status"] != json!("running") {
-        return Err(CliError::new(format!("Session '{id}' has ended"))
-            .next(format!("`abide logs {id}` shows its output")));
-    }
-    if session["pty"] != json!(true) {
-        return Err(CliError::new(format!("Session '{id}' has no terminal"))
-            .next(format!("`abide logs {id} --follow` shows its output")));
-    }
+    check_attachable(&client, &id).await?;
     let (keys, typed) = mpsc::channel(KEY_QUEUE);
     let raw = terminal.raw()?;
     let session = watch::channel(id.clone()).1;
@@ -112,6 +104,20 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
         AttachEnd::Ended(facts) => errln!("{}", ending(&id, &facts)),
     }
     Ok(0)
+}
+
+/// Refuses a session that has ended, or that has no terminal.
+async fn check_attachable(client: &Client, id: &str) -> Result<(), CliError> {
+    let session = client.get(&format!("/v1/sessions/{id}")).await?;
+    if session["status"] != json!("running") {
+        return Err(CliError::new(format!("Session '{id}' has ended"))
+            .next(format!("`abide logs {id}` shows its output")));
+    }
+    if session["pty"] != json!(true) {
+        return Err(CliError::new(format!("Session '{id}' has no terminal"))
+            .next(format!("`abide logs {id} --follow` shows its output")));
+    }
+    Ok(())
 }
 
 /// Id of the session to attach to if the person names none: the only terminal that runs. Several are listed.

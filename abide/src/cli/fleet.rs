@@ -50,7 +50,6 @@ pub fn init(paths: &Paths, args: FleetInitArgs) -> Result<u8, CliError> {
     Ok(0)
 }
 
-/// Joins a fleet.
 pub fn join(paths: &Paths, args: FleetJoinArgs) -> Result<u8, CliError> {
     let config = load(paths)?;
     refuse_member(paths)?;

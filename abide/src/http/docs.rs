@@ -88,7 +88,6 @@ fn html(document: &Value) -> String {
     out
 }
 
-/// Members of an object.
 fn members(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
     object.as_object().into_iter().flatten()
 }

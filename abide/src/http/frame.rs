@@ -16,7 +16,6 @@ const HEAD: usize = 5;
 pub enum Frame {
     /// Session that the request created or joined.
     Accepted(Value),
-    /// Output of one stream.
     Output(Stream, Bytes),
     /// Log offset of the output that follows.
     Offset(u64),

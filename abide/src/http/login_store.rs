@@ -84,7 +84,6 @@ impl LoginStore {
         }
     }
 
-    /// Creates a code.
     pub fn create_code(&self, now: Mono) -> String {
         let code = secret::random_hex::<CODE_BYTES>();
         let mut table = self.table();

@@ -38,21 +38,11 @@ pub async fn metrics(Shared(state): Shared<State>, _: Requester) -> Result<Respo
         "Messages that the agent has not seen.",
         messages.unseen as f64,
     );
-    out.head(
-        "abide_wakeups_total",
-        "counter",
-        "Deliveries by wakers: succeeded and given up.",
-    );
-    out.value(
-        "abide_wakeups_total",
-        &[("result", "done")],
-        messages.woken as f64,
-    );
-    out.value(
-        "abide_wakeups_total",
-        &[("result", "failed")],
-        messages.not_woken as f64,
-    );
+    let name = "abide_wakeups_total";
+    let help = "Deliveries by wakers: succeeded and given up.";
+    out.head(name, "counter", help);
+    out.value(name, &[("result", "done")], messages.woken as f64);
+    out.value(name, &[("result", "failed")], messages.not_woken as f64);
     out.gauge(
         "abide_event_streams",
         "Clients that follow the event stream.",
@@ -72,12 +62,9 @@ pub async fn metrics(Shared(state): Shared<State>, _: Requester) -> Result<Respo
         "Resident memory of the daemon.",
         memory as f64,
     );
-    out.head(
-        "process_cpu_seconds_total",
-        "counter",
-        "CPU time used by the daemon.",
-    );
-    out.value("process_cpu_seconds_total", &[], cpu_seconds);
+    let name = "process_cpu_seconds_total";
+    out.head(name, "counter", "CPU time used by the daemon.");
+    out.value(name, &[], cpu_seconds);
     out.head("abide_build_info", "gauge", "Version of the daemon.");
     out.value(
         "abide_build_info",

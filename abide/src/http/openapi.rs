@@ -15,7 +15,6 @@ use super::State;
 use super::headers::{AGENT_HEADER, CONVERSATION_HEADER, KEY_HEADER, PERSON_HEADER, ROOT_HEADER};
 use crate::tools;
 
-/// Generator of the schema of a type.
 type SchemaFn = fn(&mut SchemaGenerator) -> Schema;
 
 /// Description of a route.
@@ -39,7 +38,6 @@ enum BodyKind {
     Bytes,
 }
 
-/// Kind of response.
 enum ResponseKind {
     Json(u16, SchemaFn),
     Empty,

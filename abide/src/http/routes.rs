@@ -18,7 +18,6 @@ pub const DOCS: &str = "/docs";
 
 const BYTES: &str = "application/octet-stream";
 
-/// Response with the OpenAPI document.
 pub fn openapi_json(document: &OpenApiDocument) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "application/json"),

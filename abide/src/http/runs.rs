@@ -151,7 +151,7 @@ fn parse_request(body: RunBody, asking: Asking) -> Result<(Run, LaunchOptions), 
         env.push((os("env", name)?, os("env", value)?));
     }
     if body.pty.is_none() {
-        config::add_pipe_defaults(&mut env);
+        config::add_pipe_default(&mut env);
     }
     let launch = LaunchOptions {
         argv,

@@ -21,7 +21,7 @@ use super::access_check::{AccessCheck, check_access};
 use super::caller_check::{CheckedCaller, check_caller};
 use super::requester::OutsideSessions;
 use super::{State, mcp, router};
-use crate::mcp::{Http, Seal};
+use crate::mcp::{Http, RoundCodec};
 use crate::serve::ACCEPT_PAUSE;
 use abide_engine::clock::pause;
 use abide_engine::peer::Peer;
@@ -35,13 +35,13 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const HEAD_LIMIT: usize = 64 << 10;
 
 /// Serves clients with the token or a login until the daemon stops.
-pub async fn serve_tcp(listener: TcpListener, state: State, seal: Arc<Seal>, token: String) {
+pub async fn serve_tcp(listener: TcpListener, state: State, codec: Arc<RoundCodec>, token: String) {
     let Ok(address) = listener.local_addr() else {
         tracing::error!("the HTTP listener has no address");
         return;
     };
     let access = Arc::new(AccessCheck::new(token, state.logins.clone(), address));
-    let mcp = Http::new(state.handle.clone(), seal);
+    let mcp = Http::new(state.handle.clone(), codec);
     let router = routes(state.clone(), mcp)
         .layer(from_fn_with_state(state, check_caller))
         .layer(from_fn_with_state(access, check_access));

@@ -26,7 +26,7 @@ use super::in_flight::InFlight;
 use super::other_questions::{Claim, OtherQuestionEvent, OtherQuestions};
 use super::presentation::Presentation;
 use super::progress::Progress;
-use super::seal::{Round, Subject};
+use super::round_codec::{Round, Subject};
 use super::server::{Origin, Server, Transport};
 use super::{cancellation, client, client_timeouts};
 use crate::tools::{self, Context, GivenAnswer, Receipt, ToolCall, ToolStep};
@@ -37,7 +37,6 @@ use abide_engine::{CallUpdate, QuestionView};
 /// server stops before that.
 const ROUND_LIMIT: u32 = 8;
 
-/// Answer to a call.
 pub struct CallAnswer {
     /// Result of the tool, or a question that the client must put to a person before it repeats the call.
     pub response: CallToolResponse,
@@ -119,13 +118,7 @@ pub async fn run(
     let tool = ToolName::from_str(&request.name)
         .map_err(|unknown| ErrorData::invalid_params(unknown.to_string(), None))?;
     let arguments = request.arguments.unwrap_or_default();
-    if let Some(id) = tools::session_of_limit_change(tool, &arguments)
-        && let Some(view) = id
-            .parse()
-            .ok()
-            .and_then(|id| server.handle.published().session(id))
-        && tools::is_process_of(&view, origin.peer.clone()).await
-    {
+    if changes_own_limits(server, &origin, tool, &arguments).await {
         let refused = ToolResult::error(ErrorCode::Forbidden, tools::OWN_LIMITS.into());
         return Ok(CallAnswer::plain(presentation.result(refused)));
     }
@@ -144,13 +137,10 @@ pub async fn run(
             tools::resume(&server.handle, tool, arguments, context, session.0).await
         }
     };
-    let call = match begun {
-        Ok(call) => call,
-        Err(bad) => {
-            let refused = ToolResult::error(ErrorCode::BadInput, bad.to_string());
-            ToolCall::answered(&server.handle, caller, refused)
-        }
-    };
+    let call = begun.unwrap_or_else(|bad| {
+        let refused = ToolResult::error(ErrorCode::BadInput, bad.to_string());
+        ToolCall::answered(&server.handle, caller, refused)
+    });
     let others = cx.client.can_show_others().then(|| {
         let (handle, shown) = (server.handle.clone(), server.shown_questions.clone());
         OtherQuestions::of(handle, shown, origin.clone())
@@ -190,6 +180,22 @@ pub async fn run(
     }
 }
 
+/// True if a process of a session wants to change the limits of that session.
+async fn changes_own_limits(
+    server: &Server,
+    origin: &Origin,
+    tool: ToolName,
+    arguments: &Map<String, Value>,
+) -> bool {
+    let named = tools::session_of_limit_change(tool, arguments);
+    let id = named.and_then(|id| id.parse().ok());
+    let view = id.and_then(|id| server.handle.published().session(id));
+    match view {
+        Some(view) => tools::is_process_of(&view, origin.peer.clone()).await,
+        None => false,
+    }
+}
+
 /// Idempotency key under which a front may replay the request. Requests over HTTP have none: a client whose
 /// event stream broke resumes the stream and does not repeat the request.
 fn request_key(origin: &Origin, request: &InFlight) -> Option<String> {
@@ -212,7 +218,7 @@ fn open_state(
         arguments,
     };
     // A state that cannot be opened is refused: running the command instead could run it twice.
-    server.seal.open(sealed, &subject).ok_or_else(|| {
+    server.codec.open(sealed, &subject).ok_or_else(|| {
         let sentence = "requestState is not of this call; send it back as it came, with the same \
             tool and arguments";
         ErrorData::invalid_params(sentence, None)
@@ -293,7 +299,6 @@ struct WaitingCall<'a> {
     cx: CallContext,
 }
 
-/// End of a wait.
 enum WaitEnd {
     Done(ToolResult),
     /// The call returns to ask a person.
@@ -481,7 +486,7 @@ impl WaitingCall<'_> {
             question: Id(question.id),
             count: self.rounds + 1,
         };
-        let sealed = self.server.seal.close(round, &subject);
+        let sealed = self.server.codec.seal(round, &subject);
         let request =
             InputRequest::Elicitation(elicitation::request(question, &self.cx.client.name));
         let requests = BTreeMap::from([(question.id.to_string(), request)]);

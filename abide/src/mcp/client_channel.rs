@@ -95,7 +95,6 @@ pub struct ClientChannel {
 
 /// An elicitation request that the client has not answered.
 pub struct Elicitation {
-    /// Id of the request.
     pub id: RequestId,
     /// Result of the elicitation. `None`: the client answered with an error or with another kind of result.
     pub answer: BoxFuture<'static, Option<ElicitResult>>,

@@ -103,7 +103,6 @@ impl FrontWriter {
         self.stream.close();
     }
 
-    /// Sends a control line.
     pub fn send_control(self: &Arc<Self>, line: &str) {
         // The task that reads the connection notices if it is broken.
         let _ = self.push(line.into());

@@ -34,7 +34,7 @@ use super::decode::{self, DecodeError};
 use super::dispatch::Connection;
 use super::json_line::{encode, error_line};
 use super::outline::Outline;
-use super::seal::Seal;
+use super::round_codec::RoundCodec;
 use super::server::{Origin, Server};
 use abide_engine::Handle;
 
@@ -50,7 +50,7 @@ type ErrorResponse = Box<Response>;
 #[derive(Clone)]
 pub struct Http {
     handle: Handle,
-    seal: Arc<Seal>,
+    codec: Arc<RoundCodec>,
     sessions: Arc<HttpSessions>,
 }
 
@@ -63,11 +63,11 @@ impl Http {
         &self.handle
     }
 
-    /// Handler without sessions. `seal` protects the state that clients carry between two rounds of a call.
-    pub fn new(handle: Handle, seal: Arc<Seal>) -> Self {
+    /// Handler without sessions. `codec` protects the state that clients carry between two rounds of a call.
+    pub fn new(handle: Handle, codec: Arc<RoundCodec>) -> Self {
         Http {
             handle,
-            seal,
+            codec,
             sessions: Arc::default(),
         }
     }
@@ -215,7 +215,7 @@ impl Http {
     }
 
     fn server(&self) -> Server {
-        Server::new(self.handle.clone(), self.seal.clone())
+        Server::new(self.handle.clone(), self.codec.clone())
     }
 }
 

@@ -40,13 +40,13 @@ mod progress;
 #[cfg(test)]
 mod random_lines;
 mod replay_suspects;
-mod seal;
+mod round_codec;
 mod server;
 mod stdio;
 
 pub(crate) use client::front_of;
 pub use front::front;
 pub use http::Http;
-pub use seal::Seal;
+pub use round_codec::RoundCodec;
 pub use server::{Origin, Transport, tool_list};
 pub use stdio::serve;

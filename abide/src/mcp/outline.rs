@@ -57,7 +57,6 @@ impl Outline {
         found
     }
 
-    /// Kind of the message.
     pub fn kind(&self) -> MessageKind {
         match (&self.method, &self.id) {
             (Some(_), Some(_)) => MessageKind::Request,

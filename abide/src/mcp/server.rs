@@ -21,7 +21,7 @@ use super::client_quirks::ClientQuirks;
 use super::front_hello::FrontHello;
 use super::message_notifications::{self, CHANNEL, CHANNEL_CAPABILITY, Listener, LogLevelFilter};
 use super::other_questions::ShownQuestions;
-use super::seal::Seal;
+use super::round_codec::RoundCodec;
 use crate::tools;
 use abide_api::ToolName;
 use abide_api::schema::without_descriptions;
@@ -44,7 +44,7 @@ with the command.
 #[derive(Clone)]
 pub struct Server {
     pub(super) handle: Handle,
-    pub(super) seal: Arc<Seal>,
+    pub(super) codec: Arc<RoundCodec>,
     pub(super) shown_questions: Arc<ShownQuestions>,
     level: Arc<LogLevelFilter>,
     /// A task already sends message notifications to this client.
@@ -133,10 +133,10 @@ impl Origin {
 
 impl Server {
     /// Server for one client.
-    pub fn new(handle: Handle, seal: Arc<Seal>) -> Self {
+    pub fn new(handle: Handle, codec: Arc<RoundCodec>) -> Self {
         Server {
             handle,
-            seal,
+            codec,
             level: Arc::default(),
             notifies: Arc::default(),
             shown_questions: Arc::default(),

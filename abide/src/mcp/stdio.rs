@@ -20,7 +20,7 @@ use super::in_flight::Forwarded;
 use super::json_line::{MESSAGE_LIMIT, error_line};
 use super::line_splitter::{LineSplitter, SplitLine};
 use super::outline::{BOM, MessageKind, Outline};
-use super::seal::Seal;
+use super::round_codec::RoundCodec;
 use super::server::{Origin, Server};
 use crate::serve::accept_own;
 use abide_engine::Handle;
@@ -41,8 +41,8 @@ const INVALID_ID: &str = "the id of a request must be text or a whole number";
 /// Limit on fronts connected at once.
 const FRONT_LIMIT: usize = 1_024;
 
-/// Serves every front that connects. `seal` protects the state that clients carry between two rounds of a call.
-pub async fn serve(listener: UnixListener, handle: Handle, seal: Arc<Seal>) {
+/// Serves every front that connects. `codec` protects the state that clients carry between two rounds of a call.
+pub async fn serve(listener: UnixListener, handle: Handle, codec: Arc<RoundCodec>) {
     let slots = Arc::new(Semaphore::new(FRONT_LIMIT));
     loop {
         let stream = accept_own(&listener).await;
@@ -56,7 +56,7 @@ pub async fn serve(listener: UnixListener, handle: Handle, seal: Arc<Seal>) {
                 stream,
                 peer,
                 handle.clone(),
-                seal.clone(),
+                codec.clone(),
                 slot,
             ))),
             Err(e) => tracing::warn!("a front could not be served: {e}"),
@@ -69,7 +69,7 @@ async fn serve_connection(
     stream: Stream,
     peer: Peer,
     handle: Handle,
-    seal: Arc<Seal>,
+    codec: Arc<RoundCodec>,
     _slot: OwnedSemaphorePermit,
 ) {
     let Some((mut hello, opening)) = Opening::hello(stream).await else {
@@ -87,7 +87,7 @@ async fn serve_connection(
         client::conversation(&hello),
     );
     let origin = Arc::new(Origin::of_front(hello.clone(), peer));
-    let server = Server::new(handle, seal);
+    let server = Server::new(handle, codec);
     server.join_conversation(&agent, &conversation).await;
     FrontConnection::new(&opening, &hello, server, origin)
         .run(opening)

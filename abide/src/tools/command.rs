@@ -34,7 +34,6 @@ pub(super) struct Command {
     position: CallerPosition,
 }
 
-/// Start of a call.
 pub(super) enum CallStart {
     /// Starts a command.
     Run(Box<(Run, LaunchOptions)>),
@@ -76,6 +75,7 @@ fn has_allowlist(context: &Context, handle: &Handle) -> bool {
     settings.is_some_and(|settings| settings.network == NetworkMode::Allowlist)
 }
 
+/// Reads the arguments that both tools have.
 fn read_fields<L>(
     tool: CommandTool,
     mut args: CommandArgs<L>,
@@ -84,7 +84,6 @@ fn read_fields<L>(
     handle: &Handle,
 ) -> Result<(CallStart, Command), BadInput> {
     let names_nothing = args.command.is_none() && args.session_id.is_some();
-    let command = args.command.take().map(|text| text.0).unwrap_or_default();
     let named = args.session_id.take().filter(|AnyText(id)| !id.is_empty());
     let max_chars = args
         .max_output
@@ -104,53 +103,66 @@ fn read_fields<L>(
         asks_about_connections: args.needs.is_some() || has_allowlist(context, handle),
         position: CallerPosition::of(context),
     };
-    let begin = match named {
+    let start = match named {
         None if names_nothing => {
             return Err(BadInput::about(
                 "session_id",
                 "must be the id of a session, or left out for a new `command`; got \"\".",
             ));
         }
-        None if command.trim().is_empty() => return Err(empty(tool)),
-        None => {
-            let key = key(args.idempotency_key.take(), context);
-            // The settings may have changed since: a command that was started is neither judged nor refused again.
-            if let Some(session) = started_before(handle, context, key.as_ref(), &command) {
-                return Ok((CallStart::Join(session), read));
-            }
-            let run = Run {
-                command: command.into(),
-                deadline: (tool == CommandTool::Shell).then_some(read.limit),
-                idle: (tool == CommandTool::Execute).then_some(read.limit),
-                inactivity: None,
-                asking: read.asking(context),
-                standby: context.standby_left(),
-                detach: false,
-                key,
-                approval: None,
-            };
-            CallStart::Run(Box::new((run, report::read_launch(args, context, handle)?)))
-        }
-        Some(_) if !command.is_empty() => {
-            return Err(BadInput::about(
-                "command",
-                "starts a command and `session_id` waits for one that was started; give one of them.",
-            ));
-        }
-        Some(AnyText(id)) => {
-            if let Some(field) = launch_field(&args) {
-                return Err(BadInput::about(
-                    field,
-                    "goes with `command`; a session that `session_id` names was started already.",
-                ));
-            }
-            match SessionRef::read(&id) {
-                SessionRef::Id(id) => CallStart::Join(id),
-                SessionRef::Unknown(shown) => CallStart::NotFound(shown),
-            }
-        }
+        None => start_command(args, &read, context, handle)?,
+        Some(AnyText(id)) => wait_again(&id, &args)?,
     };
-    Ok((begin, read))
+    Ok((start, read))
+}
+
+fn start_command<L>(
+    mut args: CommandArgs<L>,
+    read: &Command,
+    context: &Context,
+    handle: &Handle,
+) -> Result<CallStart, BadInput> {
+    let command = args.command.take().map(|text| text.0).unwrap_or_default();
+    if command.trim().is_empty() {
+        return Err(empty(read.tool));
+    }
+    let key = key(args.idempotency_key.take(), context);
+    // The settings may have changed since: a command that was started is neither judged nor refused again.
+    if let Some(session) = started_before(handle, context, key.as_ref(), &command) {
+        return Ok(CallStart::Join(session));
+    }
+    let run = Run {
+        command: command.into(),
+        deadline: (read.tool == CommandTool::Shell).then_some(read.limit),
+        idle: (read.tool == CommandTool::Execute).then_some(read.limit),
+        inactivity: None,
+        asking: read.asking(context),
+        standby: context.standby_left(),
+        detach: false,
+        key,
+        approval: None,
+    };
+    let launch = report::read_launch(args, context, handle)?;
+    Ok(CallStart::Run(Box::new((run, launch))))
+}
+
+fn wait_again<L>(id: &str, args: &CommandArgs<L>) -> Result<CallStart, BadInput> {
+    if args.command.as_ref().is_some_and(|text| !text.0.is_empty()) {
+        return Err(BadInput::about(
+            "command",
+            "starts a command and `session_id` waits for one that was started; give one of them.",
+        ));
+    }
+    if let Some(field) = launch_field(args) {
+        return Err(BadInput::about(
+            field,
+            "goes with `command`; a session that `session_id` names was started already.",
+        ));
+    }
+    Ok(match SessionRef::read(id) {
+        SessionRef::Id(id) => CallStart::Join(id),
+        SessionRef::Unknown(shown) => CallStart::NotFound(shown),
+    })
 }
 
 fn empty(tool: CommandTool) -> BadInput {

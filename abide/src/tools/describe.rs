@@ -102,7 +102,6 @@ pub fn all() -> &'static [ToolDescription] {
     &TOOLS
 }
 
-/// Description of a tool.
 pub fn of(name: ToolName) -> &'static ToolDescription {
     match TOOLS.iter().find(|tool| tool.name == name) {
         Some(tool) => tool,

@@ -281,7 +281,6 @@ pub enum ToolStep {
     /// The outcome is known, and the next step renders the result from it. A caller that has no room for a
     /// result takes that step later. Calls that run as a future skip this step.
     Ended,
-    /// The result.
     Done(ToolResult),
 }
 

@@ -130,32 +130,16 @@ impl CommandCaller<'_> {
     pub fn judge(&self, handle: &Handle, command: &str, launch: &LaunchOptions) -> StartDecision {
         let given = self.given(launch);
         let judged = self.evaluate(handle, command, launch, &given);
-        let mask = Mask::of(launch.secrets.clone());
-        let entry = |event: &str| AuditLine {
-            event: event.into(),
-            agent: self.agent.0.to_string(),
-            folder: mask.apply(launch.cwd.to_string_lossy().into_owned()),
-            command: mask.apply(command.to_owned()),
-            ..AuditLine::default()
-        };
-        let unusable = |what: &str, why: String| {
-            let sentence = format!(
-                "REFUSED: the {what} cannot be used: {}. Nothing was run. A person has to correct the file.",
-                one_line(&why)
-            );
-            handle.audit().append(AuditLine {
-                why: Some(why),
-                ..entry("broken")
-            });
-            StartDecision::Refused(Box::new(refused(sentence, None)))
-        };
+        let entry = |event: &str| self.audit_line(command, launch, event);
         // The file may be about to switch a sandbox on.
         if let Some(fault) = handle.live_config().fault() {
-            return unusable("configuration", fault.to_string());
+            return unusable(handle, entry("broken"), "configuration", fault.to_string());
         }
         let judged = match judged {
             Ok(judged) => judged,
-            Err(broken) => return unusable("policy", broken.to_string()),
+            Err(broken) => {
+                return unusable(handle, entry("broken"), "policy", broken.to_string());
+            }
         };
         let (action, reason) = (judged.decision.action, judged.decision.reason.as_ref());
         let unnamed = otherwise(command, action);
@@ -180,6 +164,7 @@ impl CommandCaller<'_> {
             (None, Action::Ask | Action::Deny) => &unnamed,
             (Some(reason), _) => reason,
         };
+        let mask = Mask::of(launch.secrets.clone());
         handle.audit().append(AuditLine {
             rule: Some(reason.name.clone()).filter(|name| !name.is_empty()),
             why: Some(reason.why.clone()),
@@ -198,6 +183,18 @@ impl CommandCaller<'_> {
                 let offers = offers.map(|offer| (offer.choice, shown_rules(&offer.rules).into()));
                 self.approve(self.held(handle, launch, given), reason, offers.collect())
             }
+        }
+    }
+
+    /// Line of the audit log about a command, masked.
+    fn audit_line(&self, command: &str, launch: &LaunchOptions, event: &str) -> AuditLine {
+        let mask = Mask::of(launch.secrets.clone());
+        AuditLine {
+            event: event.into(),
+            agent: self.agent.0.to_string(),
+            folder: mask.apply(launch.cwd.to_string_lossy().into_owned()),
+            command: mask.apply(command.to_owned()),
+            ..AuditLine::default()
         }
     }
 
@@ -286,6 +283,19 @@ fn otherwise(command: &str, action: Action) -> Reason {
         instead: None,
         person_only: false,
     }
+}
+
+/// Refusal because a file that decides about commands cannot be used.
+fn unusable(handle: &Handle, line: AuditLine, what: &str, why: String) -> StartDecision {
+    let sentence = format!(
+        "REFUSED: the {what} cannot be used: {}. Nothing was run. A person has to correct the file.",
+        one_line(&why)
+    );
+    handle.audit().append(AuditLine {
+        why: Some(why),
+        ..line
+    });
+    StartDecision::Refused(Box::new(refused(sentence, None)))
 }
 
 /// Refusal by a rule.

@@ -1,6 +1,5 @@
 //! A question as text for a person, and as fields.
 
-use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use abide_api::{AnswerOffer, Id, Question, QuestionAbout, QuestionCommand};
@@ -12,6 +11,7 @@ use abide_output::printable::{one_line, visible};
 use super::report::activity_text;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::policy::changes_commands;
+use abide_engine::sandbox::is_set_by_abide;
 use abide_engine::text::whole_seconds;
 use abide_engine::{HeldLaunch, QuestionView, Stdin};
 
@@ -123,14 +123,6 @@ const VALUE_CHARS: usize = 100;
 const VARIABLES_CHARS: usize = 400;
 const INPUT_CHARS: usize = 200;
 
-/// Variables that abide itself sets for a command.
-const OWN_VARIABLES: [(&str, &str); 4] = [
-    ("ABIDE_SANDBOX", "1"),
-    ("GIT_DISCOVERY_ACROSS_FILESYSTEM", "1"),
-    ("PYTHONUNBUFFERED", "1"),
-    ("TMPDIR", "/tmp"),
-];
-
 /// Variables and input that a call gives to a held command, masked, on one line. Variables that decide which programs run
 /// come first. `None`: it gives none.
 fn given_text(held: &HeldCommand) -> Option<String> {
@@ -140,12 +132,9 @@ fn given_text(held: &HeldCommand) -> Option<String> {
         let text = mask.apply(String::from_utf8_lossy(text).into_owned());
         shorten(&one_line(&text), most)
     };
-    let is_own = |(name, value): &&(OsString, OsString)| {
-        OWN_VARIABLES
-            .iter()
-            .any(|own| name == own.0 && value == own.1)
-    };
-    let mut variables: Vec<_> = launch.given.iter().filter(|given| !is_own(given)).collect();
+    let given = launch.given.iter();
+    let given = given.filter(|(name, value)| !is_set_by_abide(name, value));
+    let mut variables: Vec<_> = given.collect();
     variables.sort_by_key(|(name, _)| !name.to_str().is_some_and(changes_commands));
     let variables = variables.iter().map(|(name, value)| {
         let value = shown(value.as_bytes(), VALUE_CHARS);
@@ -195,7 +184,6 @@ fn doing(question: &QuestionView) -> String {
     activity_text(question.facts.as_ref(), question.cpu_percent, question.pty)
 }
 
-/// Question as fields.
 pub fn question_fields(question: &QuestionView) -> Question {
     Question {
         question_id: Id(question.id),

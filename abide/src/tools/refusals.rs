@@ -8,7 +8,6 @@ use abide_session::sandbox::{RefusalEntry, RefusalKind};
 
 pub(crate) use abide_engine::refusals::record;
 
-/// Refusals of the sandbox of a session.
 pub(crate) fn of_session(view: &SessionView, mask: &Mask) -> Option<SandboxRefusals> {
     let record = record(view)?;
     let mut refused = Vec::new();

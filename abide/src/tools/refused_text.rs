@@ -61,62 +61,71 @@ fn refused_line(entry: &RefusalEntry, is_off: bool) -> String {
     }
 }
 
-/// Refusals in a record, and names that the command has made and other programs obey.
-pub(super) fn refused_text(record: &RefusalRecord, reader: RefusalReader) -> Option<String> {
-    let of_kind = |kind| -> Vec<String> {
-        let entries = record.of_kind(kind);
-        entries.map(|entry| one_line(entry.text.trim())).collect()
-    };
-    let writes = of_kind(RefusalKind::Write);
-    let protected = of_kind(RefusalKind::Protected);
-    let makes = of_kind(RefusalKind::Make);
-    let names = of_kind(RefusalKind::Name);
-    let addresses = of_kind(RefusalKind::Address);
-    let planted = of_kind(RefusalKind::Planted);
-    let mut said = Vec::new();
+/// Texts of the entries of a kind.
+fn texts(record: &RefusalRecord, kind: RefusalKind) -> Vec<String> {
+    let entries = record.of_kind(kind);
+    entries.map(|entry| one_line(entry.text.trim())).collect()
+}
+
+/// List of what the sandbox has refused, and how to get more. Empty: it has refused nothing that is listed.
+fn refusal_list(record: &RefusalRecord, reader: RefusalReader) -> Vec<String> {
     let listed: Vec<&RefusalEntry> = REFUSALS
         .iter()
         .flat_map(|kind| record.of_kind(*kind))
         .collect();
-    if !listed.is_empty() {
-        let RefusalRecord { mode, network, .. } = record;
-        let things = match record.count {
-            1 => "1 thing was".to_owned(),
-            count => format!("{count} things were"),
-        };
-        said.push(format!(
-            "SANDBOX: {things} refused ({mode}, network {network})"
-        ));
-        let is_off = network == "off";
-        said.extend(listed.iter().map(|entry| refused_line(entry, is_off)));
-        let times: u64 = listed.iter().map(|entry| entry.times).sum();
-        let more = record.count.saturating_sub(times);
-        said.extend((more > 0).then(|| format!("  … and {more} more")));
-        let unknown = (is_off && !addresses.is_empty()).then(|| "HOST".to_owned());
-        let needs = Needs::of(&writes, &protected, &makes, names.iter().chain(&unknown));
-        match reader {
-            RefusalReader::Model => said.extend(needs.as_json().map(|needs| {
-                format!(
-                    "To ask for more, call again with needs={needs} and a justification (one sentence for the person)."
-                )
-            })),
-            RefusalReader::Person => {
-                said.extend(needs.as_settings(is_off));
-                if !needs.protected.is_empty() {
-                    said.push(ONCE_OUTSIDE.into());
-                }
+    if listed.is_empty() {
+        return Vec::new();
+    }
+    let RefusalRecord { mode, network, .. } = record;
+    let things = match record.count {
+        1 => "1 thing was".to_owned(),
+        count => format!("{count} things were"),
+    };
+    let mut said = vec![format!(
+        "SANDBOX: {things} refused ({mode}, network {network})"
+    )];
+    let is_off = network == "off";
+    said.extend(listed.iter().map(|entry| refused_line(entry, is_off)));
+    let times: u64 = listed.iter().map(|entry| entry.times).sum();
+    let more = record.count.saturating_sub(times);
+    said.extend((more > 0).then(|| format!("  … and {more} more")));
+    let protected = texts(record, RefusalKind::Protected);
+    let makes = texts(record, RefusalKind::Make);
+    let has_address = record.of_kind(RefusalKind::Address).next().is_some();
+    let mut names = texts(record, RefusalKind::Name);
+    names.extend((is_off && has_address).then(|| "HOST".to_owned()));
+    let writes = texts(record, RefusalKind::Write);
+    let needs = Needs::of(&writes, &protected, &makes, names.iter());
+    match reader {
+        RefusalReader::Model => said.extend(needs.as_json().map(|needs| {
+            format!(
+                "To ask for more, call again with needs={needs} and a justification (one sentence for the person)."
+            )
+        })),
+        RefusalReader::Person => {
+            said.extend(needs.as_settings(is_off));
+            if !needs.protected.is_empty() {
+                said.push(ONCE_OUTSIDE.into());
             }
         }
-        let mut kept = protected.iter().chain(&makes);
-        if kept.any(|path| is_of_working_tree(path)) {
-            said.push(DIFFERS.into());
-        }
     }
+    let mut kept = protected.iter().chain(&makes);
+    if kept.any(|path| is_of_working_tree(path)) {
+        said.push(DIFFERS.into());
+    }
+    said
+}
+
+/// Refusals in a record, and names that the command has made and other programs obey.
+pub(super) fn refused_text(record: &RefusalRecord, reader: RefusalReader) -> Option<String> {
+    let of_kind = |kind| texts(record, kind);
+    let mut said = refusal_list(record, reader);
     said.extend(
         of_kind(RefusalKind::Failed)
             .iter()
             .map(|line| format!("SANDBOX: network: {line}")),
     );
+    let planted = of_kind(RefusalKind::Planted);
     if !planted.is_empty() {
         said.push(format!(
             "SANDBOX: planted, other programs may run or obey it: {}",

@@ -91,7 +91,7 @@ fn merged_env(
 ) -> Vec<Variable> {
     let mut env = inherited;
     if !pty {
-        config::add_pipe_defaults(&mut env);
+        config::add_pipe_default(&mut env);
     }
     for (name, value) in given {
         env.retain(|(old, _)| *old != name);

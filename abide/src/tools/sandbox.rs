@@ -166,7 +166,7 @@ pub(super) async fn probe_before(
 /// be asked about it. Otherwise the start fails with the reason.
 fn accept_weaker(plan: &mut Plan, context: &Context, handle: &Handle) -> Option<BeyondSettings> {
     let found = handle.sandbox_probe().found()?;
-    let strongest = found.strongest();
+    let strongest = found.strongest;
     let can_run = match strongest {
         SandboxedBy::Off => false,
         SandboxedBy::Landlock => plan.network.gate().is_none(),

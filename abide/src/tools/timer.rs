@@ -94,22 +94,8 @@ pub(super) async fn read(
 ) -> Result<(Request, TimerCall), BadInput> {
     let (mut request, kind) = match tool {
         TimerTool::Timer => {
-            let (mut request, kind) =
-                wait(TimerArgs::read(arguments, PART)?, context, handle).await?;
-            if let Request::Create(new) = &request {
-                reused_key::refuse(new, agent.as_ref(), handle).await?;
-            }
-            if let Request::Continue {
-                timer,
-                remaining: remaining @ Some(_),
-                ..
-            } = &mut request
-                && was_done(handle, *timer, context).await
-            {
-                // The daemon that set the remaining time died before it could answer.
-                *remaining = None;
-            }
-            (request, kind)
+            let args = TimerArgs::read(arguments, PART)?;
+            timer(args, context, handle, agent.as_ref()).await?
         }
         TimerTool::Read => look(ReadTimerArgs::read(arguments, PART)?),
         TimerTool::Pause => {
@@ -127,27 +113,10 @@ pub(super) async fn read(
         TimerTool::Cancel => simple_act(Act::Cancel, arguments, context, handle).await?,
         TimerTool::Resume => simple_act(Act::Resume, arguments, context, handle).await?,
     };
-    let client_limit = match &request {
-        Request::Create(Create {
-            total,
-            standby,
-            detach: false,
-            kind: Kind::Waiting,
-            ..
-        }) => {
-            let asked = standby.unwrap_or(*total);
-            context.standby.filter(|limit| *limit < asked)
-        }
-        Request::Continue { standby, .. } => {
-            let asked = standby.unwrap_or(Millis::MAX);
-            context.standby.filter(|limit| *limit < asked)
-        }
-        _ => None,
-    };
     let call = TimerCall {
         kind,
+        client_limit: client_limit(&request, context),
         agent,
-        client_limit,
         channel,
     };
     if let Request::Create(Create {
@@ -167,90 +136,132 @@ pub(super) async fn read(
     Ok((request, call))
 }
 
+/// Limit of the client, if the call wants to stand by for longer.
+fn client_limit(request: &Request, context: &Context) -> Option<Millis> {
+    let wanted = match request {
+        Request::Create(new) if !new.detach && new.kind == Kind::Waiting => {
+            new.standby.unwrap_or(new.total)
+        }
+        Request::Continue { standby, .. } => standby.unwrap_or(Millis::MAX),
+        _ => return None,
+    };
+    context.standby.filter(|limit| *limit < wanted)
+}
+
 type Read = Result<(Request, CallKind), BadInput>;
 
-async fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
-    let text = |given: Option<Text>| given.map(|text| text.0);
-    // Some clients fill in every field and leave unused ones empty.
-    let new = args.reason.is_some() || args.mission.is_some();
-    let (reason, mission) = one_of(text(args.reason), text(args.mission));
-    let timer = text(args.timer_id).filter(|given| !(new && given.trim().is_empty()));
-    let total = args.total_duration.map(|time| time.0);
-    let standby = args.timeout_duration.map(|time| time.0);
-    let until = args.until.map(|until| until.0);
-    let key = key(args.idempotency_key, context);
-    if let Some(given) = timer {
-        if until.is_some_and(|until| until != json!({})) {
-            return Err(BadInput::about(
-                "until",
-                "belongs to a new timer; a timer that exists keeps the condition it has.",
-            ));
-        }
-        return Ok(match given.trim().parse() {
-            Err(_) => no_such(given),
-            Ok(timer) => {
-                let request = Request::Continue {
-                    timer,
-                    remaining: total,
-                    standby,
-                    client_limit: context.standby,
-                    key: request_key(context),
-                };
-                (request, CallKind::Timer)
-            }
-        });
+/// Request of `timer`: for another wait with a timer that exists, or for a new timer.
+async fn timer(
+    mut args: TimerArgs,
+    context: &Context,
+    handle: &Handle,
+    agent: Option<&Agent>,
+) -> Read {
+    if let Some(timer) = take_timer_id(&mut args) {
+        return continue_timer(timer, args, context, handle).await;
     }
-    let (kind, purpose) = match (reason, mission) {
-        (Some(reason), None) => (Kind::Waiting, ("reason", reason)),
-        (None, Some(mission)) => (Kind::Mission, ("mission", mission)),
-        (Some(_), Some(_)) => {
-            return Err(BadInput::new(
-                "`reason` and `mission` exclude each other; got both. Give `reason` to wait for \
-                 something now, or `mission` to be woken later."
-                    .into(),
-            ));
-        }
-        (None, None) => {
-            return Err(BadInput::new(
-                "`reason` or `mission` is required for a new timer; got neither. Give `timer_id` to \
-                 continue one that exists."
-                    .into(),
-            ));
-        }
+    let new = new_timer(args, context, handle).await?;
+    reused_key::refuse(&new, agent, handle).await?;
+    Ok((Request::Create(new), CallKind::Timer))
+}
+
+/// Timer that exists, if the arguments name one. Some clients fill in every field and leave unused ones empty.
+fn take_timer_id(args: &mut TimerArgs) -> Option<String> {
+    let is_new = args.reason.is_some() || args.mission.is_some();
+    let Text(timer) = args.timer_id.take()?;
+    (!is_new || !timer.trim().is_empty()).then_some(timer)
+}
+
+async fn continue_timer(
+    timer: String,
+    args: TimerArgs,
+    context: &Context,
+    handle: &Handle,
+) -> Read {
+    if args.until.is_some_and(|until| until.0 != json!({})) {
+        return Err(BadInput::about(
+            "until",
+            "belongs to a new timer; a timer that exists keeps the condition it has.",
+        ));
+    }
+    let Ok(id) = timer.trim().parse() else {
+        return Ok(no_such(timer));
     };
-    let purpose = checked(purpose.0, purpose.1)?;
-    let total = total.ok_or_else(|| {
+    let mut remaining = args.total_duration.map(|time| time.0);
+    if remaining.is_some() && was_done(handle, id, context).await {
+        // The daemon that set the remaining time died before it could answer.
+        remaining = None;
+    }
+    let request = Request::Continue {
+        timer: id,
+        remaining,
+        standby: args.timeout_duration.map(|time| time.0),
+        client_limit: context.standby,
+        key: request_key(context),
+    };
+    Ok((request, CallKind::Timer))
+}
+
+async fn new_timer(
+    args: TimerArgs,
+    context: &Context,
+    handle: &Handle,
+) -> Result<Create, BadInput> {
+    let (kind, purpose) = kind_and_purpose(args.reason, args.mission)?;
+    let total = args.total_duration.ok_or_else(|| {
         BadInput::about(
             "total_duration",
             "is required for a new timer and must be a number of seconds above 0; got nothing.",
         )
     })?;
-    // A mission returns at once, so its standby is ignored.
-    let standby = standby.filter(|_| kind == Kind::Waiting);
-    let until = match until {
+    let until = match args.until {
+        Some(until) => Some(stored_condition(until.0, context, handle).await?.into()),
         None => None,
-        Some(given) => {
-            let condition = condition::read(given, context, handle).await?;
-            let root = condition::limiting_root(context);
-            let written = serde_json::to_string(&StoredCondition { condition, root });
-            Some(
-                written
-                    .map_err(|e| BadInput::about("until", format!("cannot be kept: {e}.")))?
-                    .into(),
-            )
-        }
     };
-    let new = Create {
+    // A mission returns at once, so its standby is ignored.
+    let standby = args.timeout_duration.filter(|_| kind == Kind::Waiting);
+    Ok(Create {
         kind,
         purpose: purpose.into(),
         until,
-        total,
-        standby,
+        total: total.0,
+        standby: standby.map(|time| time.0),
         client_limit: context.standby,
         detach: false,
-        key,
-    };
-    Ok((Request::Create(new), CallKind::Timer))
+        key: key(args.idempotency_key, context),
+    })
+}
+
+fn kind_and_purpose(
+    reason: Option<Text>,
+    mission: Option<Text>,
+) -> Result<(Kind, String), BadInput> {
+    match one_of(reason.map(|text| text.0), mission.map(|text| text.0)) {
+        (Some(reason), None) => Ok((Kind::Waiting, checked("reason", reason)?)),
+        (None, Some(mission)) => Ok((Kind::Mission, checked("mission", mission)?)),
+        (Some(_), Some(_)) => Err(BadInput::new(
+            "`reason` and `mission` exclude each other; got both. Give `reason` to wait for \
+             something now, or `mission` to be woken later."
+                .into(),
+        )),
+        (None, None) => Err(BadInput::new(
+            "`reason` or `mission` is required for a new timer; got neither. Give `timer_id` to \
+             continue one that exists."
+                .into(),
+        )),
+    }
+}
+
+/// Condition of a new timer, as it is stored.
+async fn stored_condition(
+    given: Value,
+    context: &Context,
+    handle: &Handle,
+) -> Result<String, BadInput> {
+    let condition = condition::read(given, context, handle).await?;
+    let root = condition::limiting_root(context);
+    serde_json::to_string(&StoredCondition { condition, root })
+        .map_err(|fault| BadInput::about("until", format!("cannot be kept: {fault}.")))
 }
 
 /// Two texts without those that are empty. If the only one is empty, it stays, so that it can be named.
@@ -366,6 +377,67 @@ fn no_such(given: String) -> (Request, CallKind) {
     (list, CallKind::NoSuch(given))
 }
 
+/// List of timers, as text and as fields.
+#[derive(Default)]
+struct Listing {
+    lines: Vec<String>,
+    timers: Vec<abide_api::Timer>,
+    /// Sentences that say which timers are not listed.
+    left_out: Vec<String>,
+}
+
+impl Listing {
+    fn add(&mut self, line: String, timer: abide_api::Timer) {
+        self.lines.push(line);
+        self.timers.push(timer);
+    }
+
+    fn add_running(&mut self, timer: &Timer, row: Option<&TimerRow>) {
+        let line = format!(
+            "{} {} {}: {}: {}",
+            timer.id,
+            timer.kind.as_str(),
+            timer.status.as_str(),
+            progress(timer),
+            one_line(row.map_or("", |row| &row.purpose))
+        );
+        self.add(line, fields(timer, row));
+    }
+
+    async fn add_ended(&mut self, handle: &Handle, agent: Option<&Agent>) {
+        let which = EndedQuery {
+            agent: agent.map(|agent| agent.0.as_ref()),
+            limit: ENDED_LISTED + 1,
+        };
+        let ended = handle.store_reader().ended_timers(which).await;
+        let mut ended = ended.unwrap_or_default();
+        if ended.len() > ENDED_LISTED {
+            ended.truncate(ENDED_LISTED);
+            self.left_out.push(format!(
+                "Of those that have ended only the last {ENDED_LISTED} are listed."
+            ));
+        }
+        for row in ended {
+            self.add(row_line(&row), row_fields(&row));
+        }
+    }
+
+    /// Result with these timers. `trouble`: a sentence about machines whose timers are unknown.
+    fn result(mut self, trouble: Option<String>) -> ToolResult {
+        let list = ReadTimerResult::List(TimerList {
+            timers: self.timers,
+            truncated: !self.left_out.is_empty(),
+        });
+        self.lines.extend(self.left_out);
+        self.lines.extend(trouble);
+        let text = match self.lines.is_empty() {
+            true => "No timers.".into(),
+            false => self.lines.join("\n"),
+        };
+        ToolResult::new(text, ToolOutput::ReadTimer(list))
+    }
+}
+
 impl TimerCall {
     pub(super) async fn result(&self, handle: &Handle, outcome: Outcome) -> ToolResult {
         match outcome {
@@ -454,72 +526,27 @@ impl TimerCall {
             let given = super::args::shown_text(given);
             return self.not_found(handle, &given, known, more.len()).await;
         }
-        let past = handle.store_reader();
-        let ids: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
-        let mut rows = past
-            .timers_by_id(&ids)
-            .await
-            .unwrap_or_default()
-            .into_iter();
-        let mut lines = Vec::new();
-        let mut list = Vec::new();
-        let mut left_out = Vec::new();
+        let mut listing = Listing::default();
         if self.has_more(handle, timers.len()).await {
-            left_out.push(format!(
-                "Only the {} oldest are listed.",
-                limit::TIMERS_LISTED
-            ));
+            let most = limit::TIMERS_LISTED;
+            listing
+                .left_out
+                .push(format!("Only the {most} oldest are listed."));
         }
+        let ids: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
+        let rows = handle.store_reader().timers_by_id(&ids).await;
+        let mut rows = rows.unwrap_or_default().into_iter();
         for timer in timers {
-            let row = rows.next().flatten();
-            let text = row
-                .as_ref()
-                .map(|row| row.purpose.as_str())
-                .unwrap_or_default();
-            lines.push(format!(
-                "{} {} {}: {}: {}",
-                timer.id,
-                timer.kind.as_str(),
-                timer.status.as_str(),
-                progress(timer),
-                one_line(text)
-            ));
-            list.push(fields(timer, row.as_ref()));
+            listing.add_running(timer, rows.next().flatten().as_ref());
         }
         let (elsewhere, trouble) = elsewhere::timers(handle, self.agent.as_ref(), &ids).await;
         for row in elsewhere {
-            lines.push(row_line(&row));
-            list.push(row_fields_now(handle, &row));
+            listing.add(row_line(&row), row_fields_now(handle, &row));
         }
         if let CallKind::List { ended: true } = self.kind {
-            let which = EndedQuery {
-                agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
-                limit: ENDED_LISTED + 1,
-            };
-            let mut ended = past.ended_timers(which).await.unwrap_or_default();
-            if ended.len() > ENDED_LISTED {
-                ended.truncate(ENDED_LISTED);
-                left_out.push(format!(
-                    "Of those that have ended only the last {ENDED_LISTED} are listed."
-                ));
-            }
-            for row in ended {
-                lines.push(row_line(&row));
-                list.push(row_fields(&row));
-            }
+            listing.add_ended(handle, self.agent.as_ref()).await;
         }
-        let truncated = !left_out.is_empty();
-        lines.extend(left_out);
-        lines.extend(trouble);
-        let text = match lines.is_empty() {
-            true => "No timers.".into(),
-            false => lines.join("\n"),
-        };
-        let list = ReadTimerResult::List(TimerList {
-            timers: list,
-            truncated,
-        });
-        ToolResult::new(text, ToolOutput::ReadTimer(list))
+        listing.result(trouble)
     }
 
     /// True if the agent has more timers than were listed.
@@ -607,17 +634,15 @@ pub(crate) async fn many(
         let Value::Object(fields) = given else {
             return Err(at(BadInput::new("it must be an object.".into())));
         };
-        let args = TimerArgs::read(fields, "this tool").map_err(at)?;
-        let (request, _) = wait(args, context, handle).await.map_err(at)?;
-        match request {
-            Request::Create(create) => new.push(Create {
-                detach: true,
-                ..create
-            }),
-            _ => {
-                return Err(at(BadInput::about("timer_id", "has no meaning here.")));
-            }
+        let mut args = TimerArgs::read(fields, "this tool").map_err(at)?;
+        if take_timer_id(&mut args).is_some() {
+            return Err(at(BadInput::about("timer_id", "has no meaning here.")));
         }
+        let create = new_timer(args, context, handle).await.map_err(at)?;
+        new.push(Create {
+            detach: true,
+            ..create
+        });
     }
     Ok(Request::CreateMany(new))
 }

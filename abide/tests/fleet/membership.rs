@@ -185,7 +185,7 @@ fn f60_rows_that_others_change_in_the_database_run_nothing() {
     look_for("the file", || desk.path("kept").exists().then_some(()));
     let log = std::fs::read_to_string(desk.path("daemon.log")).expect("a log");
     assert_eq!(
-        log.matches("has no valid code of this machine").count(),
+        log.matches("has no valid seal of this machine").count(),
         3,
         "{log}"
     );

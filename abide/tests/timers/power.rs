@@ -27,7 +27,7 @@ impl Dice {
 }
 
 fn made(number: u64) -> Record {
-    Record::Timer(timer::Record::Created {
+    Record::Timer(timer::Record::Created(timer::Created {
         number,
         id: TimerId::from_bits(number),
         agent: Agent("ann".into()),
@@ -44,7 +44,7 @@ fn made(number: u64) -> Record {
         due: Steady(60_000 + number),
         standby: None,
         at: Wall(number),
-    })
+    }))
 }
 
 /// The completion of a timer and its message, in one commit.
@@ -54,7 +54,7 @@ fn completed(number: u64) -> [Record; 2] {
         by: CompletedBy::Time,
         late: Millis(0),
     };
-    let ended = timer::Record::Ended {
+    let ended = timer::Record::Ended(timer::Ended {
         number,
         id,
         status,
@@ -64,7 +64,7 @@ fn completed(number: u64) -> [Record; 2] {
         seen: None,
         checked: at,
         at,
-    };
+    });
     let posted = message::Record::Posted {
         number,
         id: MessageId::from_bits(number),

@@ -82,8 +82,8 @@ pub struct Engine {
     went_back: Steady,
     /// Messages of this step that no call or subscriber has got yet.
     posted: Vec<(Agent, u64)>,
-    /// Messages that are held back until the alarm with their number.
-    held_back: BTreeMap<u64, Agent>,
+    /// Messages that wait for the alarm with their number.
+    delayed_messages: BTreeMap<u64, Agent>,
 
     // What is not durable yet.
     /// Calls about timers and messages whose answers depend on changes that are not durable yet.
@@ -107,7 +107,7 @@ enum Alarm {
     Overdue(SessionId),
     Expired(QuestionId),
     PageExpected,
-    HeldBack(u64),
+    MessageDelay(u64),
 }
 
 /// One call of [`Engine::step`]: the time, and the effects so far.
@@ -180,7 +180,7 @@ impl Engine {
             adopted: Adopted::default(),
             went_back: Steady::default(),
             posted: Vec::new(),
-            held_back: BTreeMap::new(),
+            delayed_messages: BTreeMap::new(),
             uncommitted_calls: UndoLog::default(),
             uncommitted_events: UndoLog::default(),
             events_to_retry: Vec::new(),
@@ -385,7 +385,7 @@ impl Engine {
                 Alarm::Overdue(session) => self.overdue(step, session),
                 Alarm::Expired(question) => self.held_expired(step, question),
                 Alarm::PageExpected => self.release_all_stranded(step),
-                Alarm::HeldBack(message) => self.held_back_due(message),
+                Alarm::MessageDelay(message) => self.message_delay_over(message),
             }
         }
         self.timers_due(step);

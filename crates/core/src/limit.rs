@@ -71,10 +71,10 @@ pub const COMMIT_RETRY: Millis = Millis::from_secs(1);
 pub const TAKE_UP: Millis = Millis::from_secs(2);
 /// Time after a start in which the condition of a timer that came due before is looked at. Then the timer completes by
 /// time.
-pub const FIRST_LOOK: Millis = Millis::from_secs(2);
-/// Time for which the message about a session is held back because a call stands by on a timer that may wait for the
-/// session: the answer of that call tells its ending.
-pub const TIMER_FIRST: Millis = Millis::from_secs(1);
+pub const FIRST_PROBE: Millis = Millis::from_secs(2);
+/// Delay of the message about a session while a call stands by on a timer that may wait for the session: the answer
+/// of that call tells its ending.
+pub const MESSAGE_DELAY: Millis = Millis::from_secs(1);
 /// Time in which a client can reconnect after the last connection of its conversation was closed, or after the daemon
 /// started. After that another conversation of the agent may read the messages of this one.
 pub const RECONNECT: Millis = Millis::from_secs(5);

@@ -194,59 +194,74 @@ impl Timer {
 
 /// Durable fact about a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "a field is named as what it is")]
 pub enum Record {
     /// The timer was created.
-    Created {
-        number: u64,
-        id: TimerId,
-        agent: Agent,
-        conversation: Option<Conversation>,
-        kind: Kind,
-        /// Reason of the wait, or text of the mission.
-        purpose: Arc<str>,
-        /// Condition that completes the timer early, in the form that the interface wrote.
-        until: Option<Arc<str>>,
-        key: Option<Key>,
-        total: Millis,
-        /// Time at which the timer is due.
-        due: Steady,
-        /// Standby of its first call.
-        standby: Option<Millis>,
-        at: Wall,
-    },
+    Created(Created),
     /// The timer was paused, resumed or continued with another remaining time.
-    Changed {
-        number: u64,
-        state: State,
-        /// Standby of the call that changed the timer.
-        standby: Option<Millis>,
-        change: Change,
-        /// Reason given with cancel, pause or resume.
-        reason: Option<Arc<str>>,
-        at: Wall,
-        /// Time at which the timer was last asked for.
-        checked: Wall,
-    },
+    Changed(Changed),
     /// The timer has ended.
-    Ended {
-        number: u64,
-        id: TimerId,
-        /// `Completed` or `Stopped`.
-        status: Status,
-        total: Millis,
-        remaining: Millis,
-        stop_reason: Option<Arc<str>>,
-        /// Last observation of the condition.
-        seen: Option<Observation>,
-        /// Time at which the timer was last asked for.
-        checked: Wall,
-        at: Wall,
-    },
+    Ended(Ended),
     /// The call with this idempotency key has changed the timer.
+    #[expect(missing_docs, reason = "a field is named as what it is")]
     Acted { number: u64, key: Key },
     /// The anchor between timers and clocks has changed.
     Anchored(Anchor),
+}
+
+/// Record of a new timer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a field is named as what it is")]
+pub struct Created {
+    pub number: u64,
+    pub id: TimerId,
+    pub agent: Agent,
+    pub conversation: Option<Conversation>,
+    pub kind: Kind,
+    /// Reason of the wait, or text of the mission.
+    pub purpose: Arc<str>,
+    /// Condition that completes the timer early, in the form that the interface wrote.
+    pub until: Option<Arc<str>>,
+    pub key: Option<Key>,
+    pub total: Millis,
+    /// Time at which the timer is due.
+    pub due: Steady,
+    /// Standby of its first call.
+    pub standby: Option<Millis>,
+    pub at: Wall,
+}
+
+/// Record of a change of a timer that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a field is named as what it is")]
+pub struct Changed {
+    pub number: u64,
+    pub state: State,
+    /// Standby of the call that changed the timer.
+    pub standby: Option<Millis>,
+    pub change: Change,
+    /// Reason given with cancel, pause or resume.
+    pub reason: Option<Arc<str>>,
+    pub at: Wall,
+    /// Time at which the timer was last asked for.
+    pub checked: Wall,
+}
+
+/// Record of the end of a timer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a field is named as what it is")]
+pub struct Ended {
+    pub number: u64,
+    pub id: TimerId,
+    /// `Completed` or `Stopped`.
+    pub status: Status,
+    pub total: Millis,
+    pub remaining: Millis,
+    pub stop_reason: Option<Arc<str>>,
+    /// Last observation of the condition.
+    pub seen: Option<Observation>,
+    /// Time at which the timer was last asked for.
+    pub checked: Wall,
+    pub at: Wall,
 }
 
 /// Change of a timer that has not ended.

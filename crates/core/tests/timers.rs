@@ -462,14 +462,14 @@ fn shown(effect: &Effect) -> String {
 
 fn recorded(record: &timer::Record) -> String {
     match record {
-        timer::Record::Created {
+        timer::Record::Created(timer::Created {
             id,
             kind,
             purpose,
             total,
             ..
-        } => format!("{} made: {} \"{purpose}\" {total}", t(*id), kind.as_str()),
-        timer::Record::Changed { number, state, .. } => {
+        }) => format!("{} made: {} \"{purpose}\" {total}", t(*id), kind.as_str()),
+        timer::Record::Changed(timer::Changed { number, state, .. }) => {
             let mode = match state.wait_mode {
                 WaitMode::Foreground => "foreground",
                 WaitMode::Background => "background",
@@ -481,7 +481,7 @@ fn recorded(record: &timer::Record) -> String {
             let total = state.total;
             format!("t{} {countdown} in {mode} of {total}", number + 1)
         }
-        timer::Record::Ended { number, status, .. } => {
+        timer::Record::Ended(timer::Ended { number, status, .. }) => {
             format!("t{} {}", number + 1, status.as_str())
         }
         timer::Record::Acted { number, key } => format!("t{} done by {}", number + 1, key.0),

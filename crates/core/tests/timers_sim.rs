@@ -428,9 +428,9 @@ impl World {
         let id_of = |number: &u64, database: &TestDatabase| database.timers[number].id;
         let now = self.time;
         match record {
-            timer::Record::Created {
+            timer::Record::Created(timer::Created {
                 id, agent, total, ..
-            } => {
+            }) => {
                 let truth = Truth {
                     agent: agent.clone(),
                     total: total.0,
@@ -442,7 +442,7 @@ impl World {
                 };
                 assert!(self.truths.insert(*id, truth).is_none(), "an id twice");
             }
-            timer::Record::Changed { number, state, .. } => {
+            timer::Record::Changed(timer::Changed { number, state, .. }) => {
                 let id = id_of(number, &self.database);
                 let truth = self.truths.get_mut(&id).expect("known");
                 truth.fix(now);
@@ -464,7 +464,7 @@ impl World {
                     }
                 }
             }
-            timer::Record::Ended { number, status, .. } => {
+            timer::Record::Ended(timer::Ended { number, status, .. }) => {
                 let id = id_of(number, &self.database);
                 let truth = self.truths.get_mut(&id).expect("known");
                 truth.fix(now);

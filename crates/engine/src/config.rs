@@ -432,12 +432,15 @@ pub fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
         .collect()
 }
 
-/// Sets variables that a command on pipes needs to write its output at once, unless they are set. Python would buffer
-/// its output until it exits, and lose it when it is killed.
-pub fn add_pipe_defaults(env: &mut Vec<(std::ffi::OsString, std::ffi::OsString)>) {
-    let name = "PYTHONUNBUFFERED";
+/// Variable that a command on pipes needs to write its output at once. Python would buffer its output until it exits, and
+/// lose it when it is killed.
+pub(crate) const PIPE_DEFAULT: (&str, &str) = ("PYTHONUNBUFFERED", "1");
+
+/// Sets that variable, unless it is set.
+pub fn add_pipe_default(env: &mut Vec<(std::ffi::OsString, std::ffi::OsString)>) {
+    let (name, value) = PIPE_DEFAULT;
     if !env.iter().any(|(known, _)| known == name) {
-        env.push((name.into(), "1".into()));
+        env.push((name.into(), value.into()));
     }
 }
 

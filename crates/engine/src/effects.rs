@@ -2,6 +2,7 @@
 //! the effects that wait for them, come here after their commit (`commits.rs`).
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -257,9 +258,12 @@ impl Performer {
 
     /// Adds the last observation of the prober to a timer that ended before its condition held.
     pub fn add_last_observation(&self, effect: &mut Effect) {
-        if let Effect::Record(Record::Timer(timer::Record::Ended {
-            id, seen, status, ..
-        })) = effect
+        if let Effect::Record(Record::Timer(timer::Record::Ended(timer::Ended {
+            id,
+            seen,
+            status,
+            ..
+        }))) = effect
             && seen.is_none()
             && matches!(status, Status::Completed { .. })
         {
@@ -324,13 +328,6 @@ impl Performer {
         };
         tracing::debug!(session = %id, agent = %session.agent.0, "started");
         let config = self.handle.config();
-        let argv = launch.argv.map_or_else(
-            || {
-                let shell = config.shell.iter().map(|word| word.clone().into_bytes());
-                shell.chain([session.command.as_bytes().to_vec()]).collect()
-            },
-            |argv| argv.into_iter().map(into_bytes).collect(),
-        );
         let known = KnownSession {
             details: SessionDetails {
                 cwd: launch.cwd.clone(),
@@ -343,26 +340,27 @@ impl Performer {
             ending_delivered: false,
         };
         self.known.insert(id, known);
+        let record = frame::LaunchRecord {
+            session: id.to_string(),
+            agent: session.agent.0.to_string(),
+            command: session.command.as_bytes().to_vec(),
+            cwd: into_bytes(launch.cwd.into_os_string()),
+            pty: launch.pty.map(|(cols, rows)| frame::Size { cols, rows }),
+            deadline_ms: deadline.map(|limit| limit.0),
+            idle_ms: session.idle.map(|idle| idle.0),
+            inactivity_ms: session.inactivity.map(|limit| limit.0),
+            log_quota: config.log_quota,
+            created_wall_ms: created.0,
+            keys: session.keys.iter().map(|key| key.0.to_string()).collect(),
+            conversation: session.conversation.as_ref().map(|of| of.0.to_string()),
+            started_by: session.started_by.name(),
+            name: launch.name.map(|name| name.as_str().to_owned()),
+            grace_ms: config.kill_grace_ms(),
+            secret_fingerprints: launch.secrets.to_bytes(),
+        };
         let frame = frame::Launch {
-            record: frame::LaunchRecord {
-                session: id.to_string(),
-                agent: session.agent.0.to_string(),
-                command: session.command.as_bytes().to_vec(),
-                cwd: into_bytes(launch.cwd.into_os_string()),
-                pty: launch.pty.map(|(cols, rows)| frame::Size { cols, rows }),
-                deadline_ms: deadline.map(|limit| limit.0),
-                idle_ms: session.idle.map(|idle| idle.0),
-                inactivity_ms: session.inactivity.map(|limit| limit.0),
-                log_quota: config.log_quota,
-                created_wall_ms: created.0,
-                keys: session.keys.iter().map(|key| key.0.to_string()).collect(),
-                conversation: session.conversation.as_ref().map(|of| of.0.to_string()),
-                started_by: session.started_by.name(),
-                name: launch.name.map(|name| name.as_str().to_owned()),
-                grace_ms: config.kill_grace_ms(),
-                secret_fingerprints: launch.secrets.to_bytes(),
-            },
-            argv,
+            record,
+            argv: arguments(launch.argv, &session.command, &config.shell),
             env: launch
                 .env
                 .into_iter()
@@ -560,6 +558,17 @@ fn containment_choice(containment: Containment) -> frame::ContainmentChoice {
     }
 }
 
-fn into_bytes(text: std::ffi::OsString) -> Vec<u8> {
+/// Arguments of the process: those that were given, else the shell with the command.
+fn arguments(given: Option<Vec<OsString>>, command: &str, shell: &[String]) -> Vec<Vec<u8>> {
+    match given {
+        Some(given) => given.into_iter().map(into_bytes).collect(),
+        None => {
+            let words = shell.iter().map(String::as_str).chain([command]);
+            words.map(|word| word.as_bytes().to_vec()).collect()
+        }
+    }
+}
+
+fn into_bytes(text: OsString) -> Vec<u8> {
     std::os::unix::ffi::OsStringExt::into_vec(text)
 }

@@ -17,7 +17,6 @@ const PROXY_VARIABLES: [&str; 5] = [
     "FTP_PROXY",
 ];
 
-/// True for a variable that names a proxy.
 pub fn is_proxy_variable(name: &str) -> bool {
     PROXY_VARIABLES
         .iter()

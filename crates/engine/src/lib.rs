@@ -2,6 +2,7 @@
 //! probes, screens, search and wakers. Knows no protocol: MCP, HTTP and the command line are in the program.
 
 pub mod async_fd;
+mod candidate_sessions;
 pub mod clients;
 pub mod clock;
 pub mod command_line;
@@ -21,7 +22,6 @@ pub mod lock;
 pub mod machine_link;
 pub mod peer;
 pub mod policy;
-mod port_openers;
 pub mod probe;
 mod published_state;
 pub mod refusals;

@@ -1,7 +1,7 @@
 //! Choice of the sandbox of a command: from the settings of its agent and from what the call asks for. A call can ask for
 //! less than the settings allow, never for more.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use abide_core::{Agent, Conversation, settings_name};
 use abide_session::sandbox::{ASK_OUTSIDE, Folder, Mode, Network, OWN_LAYERS, Plan, measured_size};
 
-use crate::config::{Config, HttpListen, NetworkMode, Paths, SandboxConfig, SandboxMode};
+use crate::config::{self, Config, HttpListen, NetworkMode, Paths, SandboxConfig, SandboxMode};
 use crate::gate_plan::{self, GateConfig, InvalidGate};
 use crate::policy::PolicyStore;
 use crate::secret;
@@ -416,6 +416,14 @@ const LEADING_OUT: &[&str] = &[
     "TMPDIR",
 ];
 
+/// Variables that a sandboxed command gets.
+const SANDBOX_VARIABLES: [(&str, &str); 3] = [
+    ("ABIDE_SANDBOX", "1"),
+    ("TMPDIR", "/tmp"),
+    // A layered folder is another file system than a workspace in it.
+    ("GIT_DISCOVERY_ACROSS_FILESYSTEM", "1"),
+];
+
 /// Removes inherited variables that hold secrets or lead out of the sandbox. Behind a network gate, proxies are not
 /// visible either: the gate dials through them.
 pub fn confine_environment(sandbox: &SandboxChoice, env: &mut Vec<(OsString, OsString)>) {
@@ -439,10 +447,13 @@ pub fn confine_environment(sandbox: &SandboxChoice, env: &mut Vec<(OsString, OsS
             || !is_kept && holds_secret(&value.to_string_lossy());
         !is_removed
     });
-    env.push(("ABIDE_SANDBOX".into(), "1".into()));
-    env.push(("TMPDIR".into(), "/tmp".into()));
-    // A layered folder is another file system than a workspace in it.
-    env.push(("GIT_DISCOVERY_ACROSS_FILESYSTEM".into(), "1".into()));
+    env.extend(SANDBOX_VARIABLES.map(|(name, value)| (name.into(), value.into())));
+}
+
+/// True for a variable that abide itself has set for a command.
+pub fn is_set_by_abide(name: &OsStr, value: &OsStr) -> bool {
+    let mut all = SANDBOX_VARIABLES.iter().chain([&config::PIPE_DEFAULT]);
+    all.any(|own| name == own.0 && value == own.1)
 }
 
 /// True for a text with a token of a known format, or a URL that has a user and a password.

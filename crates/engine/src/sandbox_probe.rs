@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use abide_core::SandboxedBy;
 use abide_session::sandbox::{Probed, probe};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::clock::pause;
 use crate::lock::lock;
@@ -24,8 +25,9 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// Strongest sandbox that this machine can enforce.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enforceable {
-    /// Word of the mechanism.
-    strongest: String,
+    /// Mechanism that works; `Off`: none.
+    #[serde(serialize_with = "write_word", deserialize_with = "read_word")]
+    pub strongest: SandboxedBy,
     /// Reason why no stronger mechanism works. Empty: it is the strongest of all.
     pub why_not_stronger: String,
 }
@@ -40,17 +42,21 @@ impl Enforceable {
             .map(ToString::to_string)
             .collect();
         Enforceable {
-            strongest: strongest.as_str().to_owned(),
+            strongest,
             why_not_stronger: why.join("; "),
         }
     }
+}
 
-    /// Strongest mechanism that works; `Off`: none.
-    pub fn strongest(&self) -> SandboxedBy {
-        let mut all = SandboxedBy::ALL.into_iter();
-        all.find(|by| by.as_str() == self.strongest)
-            .unwrap_or(SandboxedBy::Off)
-    }
+fn write_word<S: Serializer>(by: &SandboxedBy, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(by.as_str())
+}
+
+fn read_word<'de, D: Deserializer<'de>>(from: D) -> Result<SandboxedBy, D::Error> {
+    let word = String::deserialize(from)?;
+    let mut all = SandboxedBy::ALL.into_iter();
+    let found = all.find(|by| by.as_str() == word);
+    found.ok_or_else(|| D::Error::custom("no mechanism of a sandbox"))
 }
 
 /// Runs as the process that probes, in this folder. Returns its exit code.
@@ -99,10 +105,7 @@ impl SandboxProbe {
     /// Probes the machine, unless a mechanism at least as strong as this one is known to work: a person may have changed
     /// the machine since one was found not to work.
     pub async fn run_unless_known(&self, wanted: SandboxedBy) {
-        if self
-            .found()
-            .is_some_and(|found| found.strongest() >= wanted)
-        {
+        if self.found().is_some_and(|found| found.strongest >= wanted) {
             return;
         }
         let before = self.ended.load(Ordering::Relaxed);
@@ -150,7 +153,7 @@ mod tests {
         let not = |why: &str| Err(NotBuilt::unavailable(why));
         let of = |probed: &[Probed]| {
             let found = Enforceable::of(probed);
-            (found.strongest(), found.why_not_stronger)
+            (found.strongest, found.why_not_stronger)
         };
         use SandboxedBy::{Bubblewrap, Landlock, Namespaces, Off};
         let all = [

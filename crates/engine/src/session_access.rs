@@ -14,11 +14,11 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use super::{Change, Handle, LaunchOptions, SessionView};
+use crate::candidate_sessions::CandidateSessions;
 use crate::config;
 use crate::handle::PendingCall;
 use crate::keepers::{Follower, PortState};
 use crate::machine_link::session_end;
-use crate::port_openers::Candidates;
 use crate::probe::{
     Bounds, Command, OutOfBounds, Owner, PortCandidates, SessionEnd, Sessions, TRY_LIMIT, TryResult,
 };
@@ -158,7 +158,7 @@ impl Sessions for SessionAccess {
         let handle = self.0.clone();
         let changes = handle.published().follow();
         let mut candidates =
-            Candidates::new(owner.agent.clone(), owner.conversation.clone(), since);
+            CandidateSessions::new(owner.agent.clone(), owner.conversation.clone(), since);
         candidates.update_all(handle.published().sessions());
         Box::new(CandidateFollower {
             access: SessionAccess(handle),
@@ -168,11 +168,11 @@ impl Sessions for SessionAccess {
     }
 }
 
-/// Candidates for a port, updated as sessions change.
+/// CandidateSessions for a port, updated as sessions change.
 struct CandidateFollower {
     access: SessionAccess,
     changes: Receiver<Change>,
-    candidates: Candidates,
+    candidates: CandidateSessions,
 }
 
 impl PortCandidates for CandidateFollower {

@@ -90,16 +90,10 @@ fn exit_code_and_sentence(ended: &Value, cancelled: bool, args: &RunArgs) -> (u8
             TIMED_OUT,
             Some("command execution timeout: no output".into()),
         ),
-        (_, "out_of_memory") => {
-            let sentence = "the command ran out of memory and was killed by the kernel";
-            (code.unwrap_or(EXIT_ABIDE_ERROR), Some(sentence.into()))
-        }
-        (_, "sandbox") => {
-            let sentence = "the command was ended by its sandbox";
-            (code.unwrap_or(EXIT_ABIDE_ERROR), Some(sentence.into()))
-        }
-        (_, "user" | "agent" | "inactivity") => {
+        (_, "out_of_memory" | "sandbox" | "user" | "agent" | "inactivity") => {
             let sentence = match end {
+                "out_of_memory" => "the command ran out of memory and was killed by the kernel",
+                "sandbox" => "the command was ended by its sandbox",
                 "user" => "the command was killed by a person",
                 "agent" => "the command was killed by its agent",
                 _ => "the command was closed: it was inactive",

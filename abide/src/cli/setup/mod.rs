@@ -618,7 +618,6 @@ impl Change {
         Ok(self)
     }
 
-    /// Text of the backup.
     fn backup_text(&self) -> Result<Option<String>, CliError> {
         let copy = self.backup();
         replace_file::read(&copy).map_err(|fault| file_error(&copy, "read", &fault))
@@ -636,7 +635,6 @@ impl Change {
         self.after.as_deref().unwrap_or_default()
     }
 
-    /// Path of the backup.
     fn backup(&self) -> PathBuf {
         self.path.with_added_extension("before-abide")
     }

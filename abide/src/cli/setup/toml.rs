@@ -54,7 +54,6 @@ pub fn server(text: &str, name: &str) -> Result<Option<FoundServer>> {
     }))
 }
 
-/// Text with this server.
 pub fn add_server(text: &str, name: &str, server: &ServerEntry) -> Result<String> {
     let mut document = parse(text)?;
     let all = document.entry(SERVERS).or_insert_with(|| {

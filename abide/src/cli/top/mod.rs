@@ -61,8 +61,10 @@ pub async fn top(client: Client, args: TopArgs) -> Result<u8, CliError> {
 enum RequestDone {
     /// Sentence about an action that was carried out or failed.
     Notice(String),
-    /// Lines of a session's log.
-    Log { session: String, lines: Vec<String> },
+    Log {
+        session: String,
+        lines: Vec<String>,
+    },
 }
 
 struct TopView {

@@ -126,7 +126,6 @@ impl Model {
         }
     }
 
-    /// Rows of a section.
     pub fn rows(&self, section: Section) -> &[Value] {
         match section {
             Section::Questions => &self.lists.questions,

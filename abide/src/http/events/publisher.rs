@@ -169,7 +169,6 @@ impl EventPublisher {
     }
 }
 
-/// Agents of the sessions.
 fn agents(handle: &Handle) -> HashMap<SessionId, Agent> {
     let sessions = handle.published().sessions();
     let sessions = sessions.iter();
@@ -178,7 +177,6 @@ fn agents(handle: &Handle) -> HashMap<SessionId, Agent> {
         .collect()
 }
 
-/// Agents of the open questions.
 fn open_questions(handle: &Handle) -> BTreeMap<QuestionId, Agent> {
     let open = handle.published().questions();
     let open = open.iter();

@@ -216,7 +216,6 @@ impl From<&Refusal> for ActionError {
     }
 }
 
-/// Result of an action.
 type ActionOutcome = Result<ToolResult, ActionError>;
 /// Result of an action that holds resources until the result has been sent.
 type FinishedAction = Result<FinishedCall, ActionError>;

@@ -128,7 +128,7 @@ impl Engine {
             let before = self.posted.len();
             self.post_session_ended(step, agent, conversation, id);
             if is_for_timer {
-                self.hold_back_posted(step, before);
+                self.delay_posted(step, before);
             }
         }
         self.try_exited(step, id);

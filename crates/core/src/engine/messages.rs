@@ -172,18 +172,18 @@ impl Engine {
         waits.any(is_probe) && self.standby_calls.timers().any(is_conditional)
     }
 
-    /// Holds back the messages of this step from this one on for [`limit::TIMER_FIRST`]: what an answer has told by then
-    /// is not told again.
-    pub(super) fn hold_back_posted(&mut self, step: &Step<'_>, from: usize) {
-        let until = step.now.mono + limit::TIMER_FIRST;
+    /// Delays the messages of this step from this one on by [`limit::MESSAGE_DELAY`]: what an answer has told by then is
+    /// not told again.
+    pub(super) fn delay_posted(&mut self, step: &Step<'_>, from: usize) {
+        let until = step.now.mono + limit::MESSAGE_DELAY;
         for (agent, number) in self.posted.split_off(from) {
-            self.held_back.insert(number, agent);
-            self.alarms.insert((until, Alarm::HeldBack(number)));
+            self.delayed_messages.insert(number, agent);
+            self.alarms.insert((until, Alarm::MessageDelay(number)));
         }
     }
 
-    pub(super) fn held_back_due(&mut self, number: u64) {
-        let agent = self.held_back.remove(&number);
+    pub(super) fn message_delay_over(&mut self, number: u64) {
+        let agent = self.delayed_messages.remove(&number);
         self.posted.extend(agent.map(|agent| (agent, number)));
     }
 

@@ -56,19 +56,18 @@ impl Engine {
                 standby,
                 client_limit,
                 key,
-            } => {
-                let slot = match self.timers.find(&caller, timer)? {
-                    Found::Ended(timer) => {
-                        answer(step, call, timer, Why::Ended);
-                        return Ok(());
-                    }
-                    Found::Live(slot) => slot,
-                };
-                let timer =
-                    self.continue_with(step, call, slot, remaining, standby, client_limit)?;
-                record_key(step, timer.number, key.filter(|_| remaining.is_some()));
-                Ok(())
-            }
+            } => match self.timers.find(&caller, timer)? {
+                Found::Ended(timer) => {
+                    answer(step, call, timer, Why::Ended);
+                    Ok(())
+                }
+                Found::Live(slot) => {
+                    let timer =
+                        self.continue_with(step, call, slot, remaining, standby, client_limit)?;
+                    record_key(step, timer.number, key.filter(|_| remaining.is_some()));
+                    Ok(())
+                }
+            },
             Request::Act {
                 timer,
                 act,
@@ -79,29 +78,9 @@ impl Engine {
                 record_key(step, acted.number, key);
                 Ok(())
             }
-            Request::Read { asks, timer } => {
-                let timer = match self.timers.find(&caller, timer)? {
-                    Found::Ended(timer) => timer,
-                    Found::Live(slot) => {
-                        if asks {
-                            self.timers.touch(step.now, slot);
-                        }
-                        self.view(step.now, slot, timer)?
-                    }
-                };
-                answer(step, call, timer, Why::Looked);
-                Ok(())
-            }
+            Request::Read { asks, timer } => self.read_timer(step, call, &caller, timer, asks),
             Request::List { asks, after, most } => {
-                let slots: Vec<_> = (self.timers.slots(&caller, after))
-                    .take(most.min(limit::TIMERS_LISTED))
-                    .collect();
-                for slot in slots.iter().filter(|_| asks) {
-                    self.timers.touch(step.now, *slot);
-                }
-                let timers = (slots.iter())
-                    .filter_map(|slot| self.timers.view(step.now, *slot))
-                    .collect();
+                let timers = self.list_timers(step.now, &caller, asks, after, most);
                 step.reply(call, Outcome::Timers(timers));
                 Ok(())
             }
@@ -127,6 +106,49 @@ impl Engine {
                 Ok(())
             }
         }
+    }
+
+    /// Answers with a timer. `asks`: its agent wants to know, which is recorded as a check.
+    fn read_timer(
+        &mut self,
+        step: &mut Step<'_>,
+        call: CallId,
+        caller: &Option<Agent>,
+        id: TimerId,
+        asks: bool,
+    ) -> Result<(), Refusal> {
+        let timer = match self.timers.find(caller, id)? {
+            Found::Ended(timer) => timer,
+            Found::Live(slot) => {
+                if asks {
+                    self.timers.touch(step.now, slot);
+                }
+                self.view(step.now, slot, id)?
+            }
+        };
+        answer(step, call, timer, Why::Looked);
+        Ok(())
+    }
+
+    fn list_timers(
+        &mut self,
+        now: Now,
+        caller: &Option<Agent>,
+        asks: bool,
+        after: Option<TimerId>,
+        most: usize,
+    ) -> Vec<Timer> {
+        let slots: Vec<_> = (self.timers.slots(caller, after))
+            .take(most.min(limit::TIMERS_LISTED))
+            .collect();
+        if asks {
+            for slot in &slots {
+                self.timers.touch(now, *slot);
+            }
+        }
+        (slots.iter())
+            .filter_map(|slot| self.timers.view(now, *slot))
+            .collect()
     }
 
     fn create(
@@ -224,20 +246,22 @@ impl Engine {
             .create(step.now, agent, conversation.as_ref(), &new)?;
         let id = self.timers.id(slot);
         let timer = self.view(step.now, slot, id)?;
-        step.push(Effect::Record(Record::Timer(timer::Record::Created {
-            number: timer.number,
-            id,
-            agent: agent.clone(),
-            conversation: conversation.clone(),
-            kind: new.kind,
-            purpose: new.purpose,
-            until: new.until.clone(),
-            key: new.key,
-            total: new.total,
-            due: self.timers.steady(step.now) + new.total,
-            standby: new.standby.map(|time| time.min(new.total)),
-            at: step.now.wall,
-        })));
+        step.push(Effect::Record(Record::Timer(timer::Record::Created(
+            timer::Created {
+                number: timer.number,
+                id,
+                agent: agent.clone(),
+                conversation: conversation.clone(),
+                kind: new.kind,
+                purpose: new.purpose,
+                until: new.until.clone(),
+                key: new.key,
+                total: new.total,
+                due: self.timers.steady(step.now) + new.total,
+                standby: new.standby.map(|time| time.min(new.total)),
+                at: step.now.wall,
+            },
+        ))));
         if let Some(condition) = new.until {
             let until = Some(Until {
                 condition,
@@ -382,15 +406,17 @@ impl Engine {
         let Some(timer) = self.timers.view(step.now, slot) else {
             return;
         };
-        step.push(Effect::Record(Record::Timer(timer::Record::Changed {
-            number: timer.number,
-            state,
-            standby,
-            change,
-            reason,
-            checked: timer.checked,
-            at: step.now.wall,
-        })));
+        step.push(Effect::Record(Record::Timer(timer::Record::Changed(
+            timer::Changed {
+                number: timer.number,
+                state,
+                standby,
+                change,
+                reason,
+                checked: timer.checked,
+                at: step.now.wall,
+            },
+        ))));
         step.push(Effect::PublishTimer { timer: id });
     }
 
@@ -401,17 +427,19 @@ impl Engine {
         stop_reason: Option<Arc<str>>,
         seen: Option<Observation>,
     ) {
-        step.push(Effect::Record(Record::Timer(timer::Record::Ended {
-            number: timer.number,
-            id: timer.id,
-            status: timer.status,
-            total: timer.total,
-            remaining: timer.remaining,
-            stop_reason,
-            seen,
-            checked: timer.checked,
-            at: step.now.wall,
-        })));
+        step.push(Effect::Record(Record::Timer(timer::Record::Ended(
+            timer::Ended {
+                number: timer.number,
+                id: timer.id,
+                status: timer.status,
+                total: timer.total,
+                remaining: timer.remaining,
+                stop_reason,
+                seen,
+                checked: timer.checked,
+                at: step.now.wall,
+            },
+        ))));
         if timer.conditional {
             step.push(Effect::StopProbe { timer: timer.id });
             self.end_tries(step, timer);

@@ -49,7 +49,7 @@ pub(crate) struct Timers {
     /// Set after a failed commit: no timer completes before this time.
     held_until: Option<Steady>,
     /// Time until which conditions are looked at before timers that came due without a daemon complete by time.
-    first_look_until: Steady,
+    first_probe_until: Steady,
 }
 
 /// Number below 2^48 in six bytes: enough for nine thousand years in milliseconds.
@@ -167,7 +167,7 @@ impl Timers {
         self.anchor = Anchor::at_start(anchor, boot_id, now);
         self.anchored = Anchored::Gathering;
         self.numbers.set(numbers);
-        self.first_look_until = self.steady(now) + limit::FIRST_LOOK;
+        self.first_probe_until = self.steady(now) + limit::FIRST_PROBE;
         self.load(kept, Origin::Home);
         self.anchor
     }
@@ -625,7 +625,7 @@ impl Timers {
         if entry.is(ADOPTED) {
             at.saturating_add(ADOPTED_GRACE.0)
         } else if entry.is(UNCHECKED) {
-            at.max(self.first_look_until.0)
+            at.max(self.first_probe_until.0)
         } else {
             at
         }

@@ -47,7 +47,7 @@ impl TestDatabase {
 
     fn timer(&mut self, record: &timer::Record) {
         match record {
-            timer::Record::Created {
+            timer::Record::Created(timer::Created {
                 number,
                 id,
                 agent,
@@ -59,7 +59,7 @@ impl TestDatabase {
                 due,
                 at,
                 ..
-            } => {
+            }) => {
                 let kept = timer::StoredTimer {
                     number: *number,
                     agent: agent.clone(),
@@ -83,12 +83,12 @@ impl TestDatabase {
                 let before = self.timers.insert(*number, row);
                 assert!(before.is_none(), "timer {number} was made twice");
             }
-            timer::Record::Changed { number, state, .. } => {
+            timer::Record::Changed(timer::Changed { number, state, .. }) => {
                 let row = self.timers.get_mut(number).expect("a timer that was made");
                 assert!(row.ended.is_none(), "an ended timer changed");
                 row.kept.state = *state;
             }
-            timer::Record::Ended { number, status, .. } => {
+            timer::Record::Ended(timer::Ended { number, status, .. }) => {
                 let row = self.timers.get_mut(number).expect("a timer that was made");
                 row.ended = Some(*status);
                 row.ended_times += 1;

@@ -56,7 +56,6 @@ pub(crate) struct Due {
 /// Knowledge about the fleet at one time.
 #[derive(Clone, Debug, Default)]
 pub struct FleetState {
-    /// This machine.
     pub own: Option<MachineId>,
     /// Name of this machine, also before it has joined.
     pub own_name: String,

@@ -43,35 +43,7 @@ pub(super) fn sql(
             boot,
             heartbeat,
             lost_after,
-        } => {
-            let columns = "id, name, labels, version, public_key, mac, boot, claim, standing, heartbeat, pace, \
-                           fleet_time, written, lost_after";
-            let values = format!(
-                "{id}, '{}', '{}', '{}', {}, {}, '{boot:032x}', {}, 'member', {heartbeat}, 'slow', NULL::bigint, \
-                 {NOW_MS}, {}::bigint",
-                me.name,
-                own.labels.join(" "),
-                env!("CARGO_PKG_VERSION"),
-                bytes(own.public_key),
-                bytes(own.mac),
-                signed(claim.0),
-                number(lost_after.map(|time| time.0)),
-            );
-            let write = match expected {
-                None => format!(
-                    "INSERT INTO machine ({columns}) SELECT {values} ON CONFLICT DO NOTHING RETURNING 1"
-                ),
-                Some((claim, heartbeat)) => format!(
-                    "UPDATE machine SET ({columns}) = (SELECT {values}) WHERE id = {id} AND claim = {} \
-                     AND heartbeat = {heartbeat} AND standing IN ('member', 'left') RETURNING 1",
-                    signed(claim.0)
-                ),
-            };
-            format!(
-                "WITH written AS ({write}) UPDATE fleet SET members = members + 1 \
-                 WHERE EXISTS (SELECT 1 FROM written) RETURNING 'done'"
-            )
-        }
+        } => enter(me, own, *expected, *claim, *boot, *heartbeat, *lost_after),
         Statement::Claim {
             shard,
             expected,
@@ -79,28 +51,7 @@ pub(super) fn sql(
             timeline,
             claim,
             epoch,
-        } => {
-            let (shard, claim) = (signed(shard.0.0), signed(claim.0));
-            let Some((owner, before)) = expected else {
-                return format!(
-                    "INSERT INTO shard (id, owner, epoch, claim) SELECT {shard}, {id}, {epoch}, {claim} \
-                     WHERE {TIMELINE} = {timeline} ON CONFLICT DO NOTHING RETURNING 'done'"
-                );
-            };
-            let owner = signed(owner.0);
-            let is_silent = match silent {
-                _ if owner == id => String::new(),
-                Some((claim, heartbeat)) => format!(
-                    " AND EXISTS (SELECT 1 FROM machine WHERE id = {owner} AND claim = {} AND heartbeat = {heartbeat})",
-                    signed(claim.0)
-                ),
-                None => format!(" AND NOT EXISTS (SELECT 1 FROM machine WHERE id = {owner})"),
-            };
-            format!(
-                "UPDATE shard SET owner = {id}, epoch = {epoch}, claim = {claim}, requested = 0 WHERE id = {shard} \
-                 AND owner = {owner} AND epoch = {before} AND {TIMELINE} = {timeline}{is_silent} RETURNING 'done'"
-            )
-        }
+        } => claim_shard(id, *shard, *expected, *silent, *timeline, *claim, *epoch),
         Statement::HandBack { shard, epoch, to } => format!(
             "UPDATE shard SET owner = {}, epoch = epoch + 1, claim = NULL, requested = 0 WHERE id = {} \
              AND owner = {id} AND epoch = {epoch} RETURNING 'done'",
@@ -118,6 +69,79 @@ pub(super) fn sql(
             row.version - 1,
         ),
     }
+}
+
+/// Makes the row of this machine, or takes it from the process with the expected claim and heartbeat.
+fn enter(
+    me: &MachineIdentity,
+    own: &Introduction,
+    expected: Option<(Claim, u64)>,
+    claim: Claim,
+    boot: u128,
+    heartbeat: u64,
+    lost_after: Option<Millis>,
+) -> String {
+    let id = signed(me.id.0);
+    let columns = "id, name, labels, version, public_key, mac, boot, claim, standing, heartbeat, pace, \
+                   fleet_time, written, lost_after";
+    let values = format!(
+        "{id}, '{}', '{}', '{}', {}, {}, '{boot:032x}', {}, 'member', {heartbeat}, 'slow', NULL::bigint, \
+         {NOW_MS}, {}::bigint",
+        me.name,
+        own.labels.join(" "),
+        env!("CARGO_PKG_VERSION"),
+        bytes(own.public_key),
+        bytes(own.mac),
+        signed(claim.0),
+        number(lost_after.map(|time| time.0)),
+    );
+    let write = match expected {
+        None => format!(
+            "INSERT INTO machine ({columns}) SELECT {values} ON CONFLICT DO NOTHING RETURNING 1"
+        ),
+        Some((claim, heartbeat)) => format!(
+            "UPDATE machine SET ({columns}) = (SELECT {values}) WHERE id = {id} AND claim = {} \
+             AND heartbeat = {heartbeat} AND standing IN ('member', 'left') RETURNING 1",
+            signed(claim.0)
+        ),
+    };
+    format!(
+        "WITH written AS ({write}) UPDATE fleet SET members = members + 1 \
+         WHERE EXISTS (SELECT 1 FROM written) RETURNING 'done'"
+    )
+}
+
+/// Makes this machine the owner of a shard. `expected`: its owner and epoch before; `silent`: the claim and heartbeat of that
+/// owner, if it has a row.
+fn claim_shard(
+    id: i64,
+    shard: ShardId,
+    expected: Option<(MachineId, u64)>,
+    silent: Option<(Claim, u64)>,
+    timeline: u64,
+    claim: Claim,
+    epoch: u64,
+) -> String {
+    let (shard, claim) = (signed(shard.0.0), signed(claim.0));
+    let Some((owner, before)) = expected else {
+        return format!(
+            "INSERT INTO shard (id, owner, epoch, claim) SELECT {shard}, {id}, {epoch}, {claim} \
+             WHERE {TIMELINE} = {timeline} ON CONFLICT DO NOTHING RETURNING 'done'"
+        );
+    };
+    let owner = signed(owner.0);
+    let is_silent = match silent {
+        _ if owner == id => String::new(),
+        Some((claim, heartbeat)) => format!(
+            " AND EXISTS (SELECT 1 FROM machine WHERE id = {owner} AND claim = {} AND heartbeat = {heartbeat})",
+            signed(claim.0)
+        ),
+        None => format!(" AND NOT EXISTS (SELECT 1 FROM machine WHERE id = {owner})"),
+    };
+    format!(
+        "UPDATE shard SET owner = {id}, epoch = {epoch}, claim = {claim}, requested = 0 WHERE id = {shard} \
+         AND owner = {owner} AND epoch = {before} AND {TIMELINE} = {timeline}{is_silent} RETURNING 'done'"
+    )
 }
 
 /// Asks the owner for the shard of this machine.

@@ -34,8 +34,8 @@ pub struct Bounds {
     pub published: Vec<u16>,
 }
 
-/// File that is only looked at. It cannot be exchanged for another one meanwhile.
-pub(super) struct Looked {
+/// File opened with `O_PATH`, so that it cannot be exchanged for another one meanwhile.
+pub(super) struct PinnedFile {
     /// Path that leads to this very file.
     pub path: PathBuf,
     _file: OwnedFd,
@@ -45,7 +45,7 @@ impl Bounds {
     /// Opens a file to look at it; `None`: it does not exist. What counts is the file to which the path really leads. A
     /// link such as `/proc/self/root` or `/proc/PID/fd/3` leads out of what paths tell, also to deleted files, so none is
     /// followed.
-    pub(super) fn open(&self, path: &Path) -> Result<io::Result<Option<Looked>>, OutOfBounds> {
+    pub(super) fn open(&self, path: &Path) -> Result<io::Result<Option<PinnedFile>>, OutOfBounds> {
         use io::ErrorKind::{NotADirectory, NotFound};
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let opened = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
@@ -68,7 +68,7 @@ impl Bounds {
             Err(fault) => return Ok(Err(fault)),
         };
         self.check(path, &real)?;
-        Ok(Ok(Some(Looked {
+        Ok(Ok(Some(PinnedFile {
             path: opened,
             _file: file,
         })))

@@ -79,7 +79,6 @@ pub(super) async fn until_holds(
     }
 }
 
-/// True if the condition holds now.
 pub(super) async fn holds_now(condition: &File, context: ProbeContext<'_>) -> bool {
     let Ok(bounds) = context.bounds().await else {
         return false;
@@ -90,8 +89,8 @@ pub(super) async fn holds_now(condition: &File, context: ProbeContext<'_>) -> bo
     observed.is_ok_and(|observed| observed.holds())
 }
 
-/// Result of one look at a file.
-type Look = Result<Observation, OutOfBounds>;
+/// Result of one check of a file.
+type CheckResult = Result<Observation, OutOfBounds>;
 
 /// Repeated checks of one file.
 struct FileProbe {
@@ -114,23 +113,23 @@ impl FileProbe {
 
     fn now(&mut self, bounds: Option<&Bounds>) -> Result<Observation, OutOfBounds> {
         let path = &self.condition.path;
-        let looked = match bounds.map(|bounds| bounds.open(path)).transpose()? {
+        let opened = match bounds.map(|bounds| bounds.open(path)).transpose()? {
             None => Ok(Some(None)),
-            Some(opened) => opened.map(|found| found.map(Some)),
+            Some(found) => found.map(|file| file.map(Some)),
         };
-        // Within bounds only the file that was checked is looked at.
-        let looked_at = match &looked {
-            Ok(Some(Some(looked))) => &looked.path,
+        // Within bounds only the file that was opened is read.
+        let read_path = match &opened {
+            Ok(Some(Some(pinned))) => &pinned.path,
             _ => path,
         };
-        let now = match &looked {
-            Ok(Some(_)) => Fingerprint::of(looked_at),
+        let now = match &opened {
+            Ok(Some(_)) => Fingerprint::of(read_path),
             Ok(None) => Ok(None),
             Err(fault) => Err(std::io::Error::new(fault.kind(), fault.to_string())),
         };
         let pattern = self.pattern.as_ref();
         let position = &mut self.position;
-        Ok(probe(&self.condition, looked_at, now, pattern, position))
+        Ok(probe(&self.condition, read_path, now, pattern, position))
     }
 }
 
@@ -138,8 +137,8 @@ impl FileProbe {
 async fn run_blocking(
     services: &ProbeServices,
     mut probe: FileProbe,
-    act: impl FnOnce(&mut FileProbe) -> Look + Send + 'static,
-) -> (FileProbe, Look) {
+    act: impl FnOnce(&mut FileProbe) -> CheckResult + Send + 'static,
+) -> (FileProbe, CheckResult) {
     let checking = services.run_blocking(move || {
         let observed = act(&mut probe);
         (probe, observed)

@@ -93,7 +93,7 @@ pub(super) fn add_to(db: &dyn Query, messages: &mut [MessageRow]) -> Result<(), 
         .iter()
         .map(|row| row.number.cast_signed())
         .collect();
-    let among = db.dialect().is_among("message", 1);
+    let among = db.dialect().is_among("message");
     let sql = format!("{DELIVERY} WHERE {among} ORDER BY name, waker");
     let found = db.rows(&sql, &[Value::Ints(numbers)], |row| {
         Ok((row.u64(9)?, delivery(row)?))
@@ -133,7 +133,7 @@ pub(super) fn clients(
             kind: row.string(1)?,
             facts: row.string(2)?,
         };
-        let is_ours = seal.fits(&client.sealed(), row.bytes(3)?);
+        let is_ours = seal.is_valid(&client.sealed(), row.bytes(3)?);
         Ok(is_ours.then_some(client))
     })?;
     Ok(found.into_iter().flatten().collect())

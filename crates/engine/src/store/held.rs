@@ -120,8 +120,8 @@ pub(super) fn approved(
             return Ok(None);
         };
         let (text, launch) = (row.str(2)?, row.bytes(3)?.unwrap_or_default());
-        let is_ours = seal.fits(&SealedRow::Held(id, text, launch), row.bytes(4)?)
-            && seal.fits(&SealedRow::Approved(id, session), row.bytes(5)?);
+        let is_ours = seal.is_valid(&SealedRow::Held(id, text, launch), row.bytes(4)?)
+            && seal.is_valid(&SealedRow::Approved(id, session), row.bytes(5)?);
         let held = command(text, launch.to_vec()).filter(|_| is_ours);
         Ok(held.map(|held| (id, session, held)))
     })?;

@@ -58,7 +58,7 @@ pub(super) fn open_questions(
             },
             Some(text) => {
                 let launch = row.bytes(5)?.unwrap_or_default();
-                let is_ours = seal.fits(&SealedRow::Held(id, text, launch), row.bytes(6)?);
+                let is_ours = seal.is_valid(&SealedRow::Held(id, text, launch), row.bytes(6)?);
                 let command = held::command(text, launch.to_vec()).filter(|_| is_ours);
                 let Some(command) = command else {
                     return Ok(None);
@@ -183,46 +183,21 @@ fn timers_by(
          AND number > ?1 ORDER BY number LIMIT ?2"
     );
     let mut read = |row: &dyn Columns| {
-        let countdown = match row.opt_u64(5)? {
-            Some(due) => Countdown::Running { due: Steady(due) },
-            None => Countdown::Paused {
-                remaining: Millis(row.opt_u64(7)?.unwrap_or(0)),
-                until: Steady(row.opt_u64(6)?.unwrap_or(0)),
-            },
-        };
-        let number = row.u64(0)?;
-        let agent = Agent(row.str(1)?.into());
-        let conversation = conversation(row, 12)?;
-        let condition = row.text(10)?;
-        if let Some(condition) = condition {
-            let sealed = SealedRow::Condition(number, &agent, conversation.as_ref(), condition);
-            let is_ours = seal.fits(&sealed, row.bytes(13)?);
+        let timer = stored_timer(row)?;
+        let (agent, conversation) = (&timer.agent, timer.conversation.as_ref());
+        if let Some(condition) = row.text(10)? {
+            let sealed = SealedRow::Condition(timer.number, agent, conversation, condition);
+            let is_ours = seal.is_valid(&sealed, row.bytes(13)?);
             let until = Until {
                 condition: condition.into(),
                 agent: agent.clone(),
-                conversation: conversation.clone(),
+                conversation: conversation.cloned(),
                 since: Wall(row.u64(11)?),
             };
-            let id = TimerId::from_bits(id_permutation.to_bits(number));
+            let id = TimerId::from_bits(id_permutation.to_bits(timer.number));
             conditions.push((id, is_ours.then_some(until)));
         }
-        Ok(timer::StoredTimer {
-            number,
-            agent,
-            conversation,
-            kind: kind(row.str(2)?),
-            state: State {
-                total: Millis(row.u64(3)?),
-                countdown,
-                wait_mode: match row.flag(4)? {
-                    true => WaitMode::Background,
-                    false => WaitMode::Foreground,
-                },
-            },
-            checked: Wall(row.u64(8)?),
-            key: key(row, 9)?,
-            conditional: condition.is_some(),
-        })
+        Ok(timer)
     };
     loop {
         let last = timers.last().map_or(-1, |timer| timer.number.cast_signed());
@@ -234,6 +209,33 @@ fn timers_by(
         }
     }
     Ok((timers, conditions))
+}
+
+fn stored_timer(row: &dyn Columns) -> Result<timer::StoredTimer, StoreFault> {
+    let countdown = match row.opt_u64(5)? {
+        Some(due) => Countdown::Running { due: Steady(due) },
+        None => Countdown::Paused {
+            remaining: Millis(row.opt_u64(7)?.unwrap_or(0)),
+            until: Steady(row.opt_u64(6)?.unwrap_or(0)),
+        },
+    };
+    Ok(timer::StoredTimer {
+        number: row.u64(0)?,
+        agent: Agent(row.str(1)?.into()),
+        conversation: conversation(row, 12)?,
+        kind: kind(row.str(2)?),
+        state: State {
+            total: Millis(row.u64(3)?),
+            countdown,
+            wait_mode: match row.flag(4)? {
+                true => WaitMode::Background,
+                false => WaitMode::Foreground,
+            },
+        },
+        checked: Wall(row.u64(8)?),
+        key: key(row, 9)?,
+        conditional: row.text(10)?.is_some(),
+    })
 }
 
 /// Timers that ended last, oldest first.
@@ -300,7 +302,7 @@ pub(super) fn messages_among(
     db: &dyn Query,
     numbers: &[u64],
 ) -> Result<Vec<message::StoredMessage>, StoreFault> {
-    let among = db.dialect().is_among("number", 1);
+    let among = db.dialect().is_among("number");
     let sql = format!("{MESSAGE} WHERE seen_ms IS NULL AND {among} ORDER BY number");
     let numbers = numbers.iter().map(|number| number.cast_signed()).collect();
     read_messages(db, &sql, &[Value::Ints(numbers)])

@@ -14,11 +14,11 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
-    /// Condition that a column is in a list of integers, which is the parameter with this number.
-    pub fn is_among(self, column: &str, param: usize) -> String {
+    /// Condition that a column is in the list of integers that is the first parameter.
+    pub fn is_among(self, column: &str) -> String {
         match self {
-            Dialect::Sqlite => format!("{column} IN (SELECT value FROM json_each(?{param}))"),
-            Dialect::Postgres => format!("{column} = ANY(?{param})"),
+            Dialect::Sqlite => format!("{column} IN (SELECT value FROM json_each(?1))"),
+            Dialect::Postgres => format!("{column} = ANY(?1)"),
         }
     }
 

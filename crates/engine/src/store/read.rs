@@ -235,7 +235,7 @@ impl StoreReader {
         let numbers = ids.iter().map(|id| self.timer_number(*id).cast_signed());
         let numbers: Vec<i64> = numbers.collect();
         let read = move |db: &dyn Query| {
-            let sql = format!("{TIMER} WHERE {}", db.dialect().is_among("number", 1));
+            let sql = format!("{TIMER} WHERE {}", db.dialect().is_among("number"));
             db.rows(&sql, &[Value::Ints(numbers)], |row| {
                 timer_row(permutation, row)
             })
@@ -276,7 +276,7 @@ impl StoreReader {
     pub async fn messages_created(&self, numbers: &[u64]) -> Result<Vec<Option<Wall>>, StoreFault> {
         let list = numbers.iter().map(|number| number.cast_signed()).collect();
         let read = move |db: &dyn Query| {
-            let among = db.dialect().is_among("number", 1);
+            let among = db.dialect().is_among("number");
             let sql = format!("SELECT number, made_ms FROM message WHERE {among}");
             db.rows(&sql, &[Value::Ints(list)], |row| {
                 Ok((row.u64(0)?, Wall(row.u64(1)?)))

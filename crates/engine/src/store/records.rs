@@ -1,7 +1,7 @@
 //! Records as rows. They are described once; each store says how it writes a row ([`RecordRows`]).
 
 use abide_core::message::{self, About};
-use abide_core::question::{Answer, Closing};
+use abide_core::question::{Answer, Closing, Question};
 use abide_core::timer::{self, Change, Countdown, Status, WaitMode};
 use abide_core::{QuestionId, Record, SessionId, Wall, held as held_core};
 
@@ -164,31 +164,7 @@ pub(super) trait RecordRows {
     /// Adds a record. `position` is the number of the next change in the history of timers.
     fn record(&mut self, record: &Record, position: &mut i64) {
         match record {
-            Record::Asked { question, state } => {
-                let held = state.held();
-                let id = question.to_string();
-                let command = held.map(|held| held::text(held));
-                let launch = held.map(|held| held.approval.launch.as_ref());
-                let sealed = command.as_deref().zip(launch);
-                let sealed =
-                    sealed.map(|(command, launch)| SealedRow::Held(*question, command, launch));
-                let seal = sealed.and_then(|row| self.seal().of(&row));
-                self.put(
-                    WriteForm::Put("shard, id"),
-                    "question",
-                    &id,
-                    [
-                        ("id", id.as_str().into()),
-                        ("session", state.session().to_string().into()),
-                        ("idle_ms", state.idle().unwrap_or_default().0.into()),
-                        ("asked_ms", state.asked.0.into()),
-                        ("command", command.as_deref().into()),
-                        ("launch", launch.into()),
-                        ("closing", None::<&str>.into()),
-                        ("seal", Value::Bytes(seal)),
-                    ],
-                );
-            }
+            Record::Asked { question, state } => self.asked(*question, state),
             Record::Closed {
                 question,
                 closing,
@@ -230,6 +206,31 @@ pub(super) trait RecordRows {
             Record::Timer(record) => self.timer(record, position),
             Record::Message(record) => self.message(record),
         }
+    }
+
+    fn asked(&mut self, question: QuestionId, state: &Question) {
+        let id = question.to_string();
+        let held = state.held();
+        let command = held.map(|held| held::text(held));
+        let launch = held.map(|held| held.approval.launch.as_ref());
+        let sealed = command.as_deref().zip(launch);
+        let sealed = sealed.map(|(command, launch)| SealedRow::Held(question, command, launch));
+        let seal = sealed.and_then(|row| self.seal().of(&row));
+        self.put(
+            WriteForm::Put("shard, id"),
+            "question",
+            &id,
+            [
+                ("id", id.as_str().into()),
+                ("session", state.session().to_string().into()),
+                ("idle_ms", state.idle().unwrap_or_default().0.into()),
+                ("asked_ms", state.asked.0.into()),
+                ("command", command.as_deref().into()),
+                ("launch", launch.into()),
+                ("closing", None::<&str>.into()),
+                ("seal", Value::Bytes(seal)),
+            ],
+        );
     }
 
     /// Writes that a held command is to be started as this session.
@@ -274,144 +275,114 @@ pub(super) trait RecordRows {
 
     fn timer(&mut self, record: &timer::Record, position: &mut i64) {
         match record {
-            timer::Record::Created {
-                number,
-                id,
-                agent,
-                conversation,
-                kind,
-                purpose,
-                until,
-                key,
-                total,
-                due,
-                standby,
-                at,
-            } => {
-                let condition = until.as_deref();
-                let seal = condition.and_then(|condition| {
-                    let row =
-                        SealedRow::Condition(*number, agent, conversation.as_ref(), condition);
-                    self.seal().of(&row)
-                });
-                self.put(
-                    WriteForm::Insert,
-                    "timer",
-                    &number.to_string(),
-                    [
-                        ("number", (*number).into()),
-                        ("id", id.to_string().into()),
-                        ("agent", agent.0.as_ref().into()),
-                        ("kind", kind.as_str().into()),
-                        ("purpose", purpose.as_ref().into()),
-                        ("condition", condition.into()),
-                        ("seal", Value::Bytes(seal)),
-                        ("key", key.as_ref().map(|key| key.0.as_ref()).into()),
-                        ("created_ms", at.0.into()),
-                        ("checked_ms", at.0.into()),
-                        ("total_ms", total.0.into()),
-                        ("standby_ms", standby.map(|time| time.0).into()),
-                        ("status", "running".into()),
-                        ("background", false.into()),
-                        ("due_ms", due.0.into()),
-                        (
-                            "conversation",
-                            conversation.as_ref().map(|of| of.0.as_ref()).into(),
-                        ),
-                    ],
-                );
-            }
-            timer::Record::Changed {
-                number,
-                state,
-                standby,
-                change,
-                reason,
-                checked,
-                at,
-            } => {
-                // A reason that was given with `resume_timer` is not the reason of a stop.
-                let stop_reason = reason.as_deref().filter(|_| *change != Change::Resumed);
-                let (status, due, pause_until, remaining) = match state.countdown {
-                    Countdown::Running { due } => {
-                        let status = Status::Running(state.wait_mode).as_str();
-                        (status, Some(due.0), None, None)
-                    }
-                    Countdown::Paused { remaining, until } => {
-                        ("paused", None, Some(until.0), Some(remaining.0))
-                    }
-                };
-                self.put(
-                    WriteForm::Update("true"),
-                    "timer",
-                    &number.to_string(),
-                    [
-                        ("number", (*number).into()),
-                        ("status", status.into()),
-                        (
-                            "background",
-                            (state.wait_mode == WaitMode::Background).into(),
-                        ),
-                        ("total_ms", state.total.0.into()),
-                        ("due_ms", due.into()),
-                        ("pause_until_ms", pause_until.into()),
-                        ("remaining_ms", remaining.into()),
-                        ("stop_reason", stop_reason.into()),
-                        ("checked_ms", checked.0.into()),
-                    ],
-                );
-                if let Some(standby) = standby {
-                    self.change_numbered("timer", *number, ("standby_ms", standby.0.into()));
-                }
-                // Calls that stand by again and again change nothing that a person would look for.
-                if *change != Change::Continued {
-                    self.timer_change(*number, *change, reason.as_deref(), *at, position);
-                }
-            }
-            timer::Record::Ended {
-                number,
-                status,
-                total,
-                remaining,
-                stop_reason,
-                seen,
-                checked,
-                at,
-                ..
-            } => {
-                let (by, late) = match status {
-                    Status::Completed { by, late } => (Some(by.as_str()), Some(late.0)),
-                    Status::Stopped | Status::Running(_) | Status::Paused { .. } => (None, None),
-                };
-                self.put(
-                    WriteForm::Update("t.ended_ms IS NULL"),
-                    "timer",
-                    &number.to_string(),
-                    [
-                        ("number", (*number).into()),
-                        ("status", status.as_str().into()),
-                        ("total_ms", total.0.into()),
-                        ("remaining_ms", remaining.0.into()),
-                        ("stop_reason", stop_reason.as_deref().into()),
-                        ("seen", seen.as_ref().map(|seen| seen.text.as_ref()).into()),
-                        (
-                            "ended_sessions",
-                            seen.as_ref().map(ended_sessions).as_deref().into(),
-                        ),
-                        ("completed_by", by.into()),
-                        ("late_ms", late.into()),
-                        ("checked_ms", checked.0.into()),
-                        ("ended_ms", at.0.into()),
-                        ("due_ms", None::<u64>.into()),
-                        ("pause_until_ms", None::<u64>.into()),
-                    ],
-                );
-            }
+            timer::Record::Created(created) => self.timer_created(created),
+            timer::Record::Changed(changed) => self.timer_changed(changed, position),
+            timer::Record::Ended(ended) => self.timer_ended(ended),
             timer::Record::Acted { number, key } => {
                 self.change_numbered("timer", *number, ("acted", key.0.as_ref().into()));
             }
             timer::Record::Anchored(anchor) => self.anchored(anchor),
         }
+    }
+
+    fn timer_created(&mut self, timer: &timer::Created) {
+        let conversation = timer.conversation.as_ref();
+        let condition = timer.until.as_deref();
+        let seal = condition.and_then(|condition| {
+            let row = SealedRow::Condition(timer.number, &timer.agent, conversation, condition);
+            self.seal().of(&row)
+        });
+        self.put(
+            WriteForm::Insert,
+            "timer",
+            &timer.number.to_string(),
+            [
+                ("number", timer.number.into()),
+                ("id", timer.id.to_string().into()),
+                ("agent", timer.agent.0.as_ref().into()),
+                ("kind", timer.kind.as_str().into()),
+                ("purpose", timer.purpose.as_ref().into()),
+                ("condition", condition.into()),
+                ("seal", Value::Bytes(seal)),
+                ("key", timer.key.as_ref().map(|key| key.0.as_ref()).into()),
+                ("created_ms", timer.at.0.into()),
+                ("checked_ms", timer.at.0.into()),
+                ("total_ms", timer.total.0.into()),
+                ("standby_ms", timer.standby.map(|time| time.0).into()),
+                ("status", "running".into()),
+                ("background", false.into()),
+                ("due_ms", timer.due.0.into()),
+                ("conversation", conversation.map(|of| of.0.as_ref()).into()),
+            ],
+        );
+    }
+
+    fn timer_changed(&mut self, timer: &timer::Changed, position: &mut i64) {
+        let (number, change, state) = (timer.number, timer.change, &timer.state);
+        let reason = timer.reason.as_deref();
+        // A reason that was given with `resume_timer` is not the reason of a stop.
+        let stop_reason = reason.filter(|_| change != Change::Resumed);
+        let (status, due, pause_until, remaining) = match state.countdown {
+            Countdown::Running { due } => {
+                let status = Status::Running(state.wait_mode).as_str();
+                (status, Some(due.0), None, None)
+            }
+            Countdown::Paused { remaining, until } => {
+                ("paused", None, Some(until.0), Some(remaining.0))
+            }
+        };
+        let is_background = state.wait_mode == WaitMode::Background;
+        self.put(
+            WriteForm::Update("true"),
+            "timer",
+            &number.to_string(),
+            [
+                ("number", number.into()),
+                ("status", status.into()),
+                ("background", is_background.into()),
+                ("total_ms", state.total.0.into()),
+                ("due_ms", due.into()),
+                ("pause_until_ms", pause_until.into()),
+                ("remaining_ms", remaining.into()),
+                ("stop_reason", stop_reason.into()),
+                ("checked_ms", timer.checked.0.into()),
+            ],
+        );
+        if let Some(standby) = timer.standby {
+            self.change_numbered("timer", number, ("standby_ms", standby.0.into()));
+        }
+        // Calls that stand by again and again change nothing that a person would look for.
+        if change != Change::Continued {
+            self.timer_change(number, change, reason, timer.at, position);
+        }
+    }
+
+    fn timer_ended(&mut self, timer: &timer::Ended) {
+        let (by, late) = match timer.status {
+            Status::Completed { by, late } => (Some(by.as_str()), Some(late.0)),
+            Status::Stopped | Status::Running(_) | Status::Paused { .. } => (None, None),
+        };
+        let seen = timer.seen.as_ref();
+        self.put(
+            WriteForm::Update("t.ended_ms IS NULL"),
+            "timer",
+            &timer.number.to_string(),
+            [
+                ("number", timer.number.into()),
+                ("status", timer.status.as_str().into()),
+                ("total_ms", timer.total.0.into()),
+                ("remaining_ms", timer.remaining.0.into()),
+                ("stop_reason", timer.stop_reason.as_deref().into()),
+                ("seen", seen.map(|seen| seen.text.as_ref()).into()),
+                ("ended_sessions", seen.map(ended_sessions).as_deref().into()),
+                ("completed_by", by.into()),
+                ("late_ms", late.into()),
+                ("checked_ms", timer.checked.0.into()),
+                ("ended_ms", timer.at.0.into()),
+                ("due_ms", None::<u64>.into()),
+                ("pause_until_ms", None::<u64>.into()),
+            ],
+        );
     }
 
     /// Adds a change to the history of a timer.

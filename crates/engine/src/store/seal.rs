@@ -1,6 +1,6 @@
-//! Codes in rows that make this machine run something: held commands, the answers to them, conditions, and clients that
-//! are resumed. Other users who can write the database do not have the key of these codes, so a row that they have added or
-//! changed is not used.
+//! Seals of rows that make this machine run something: held commands, the answers to them, conditions, and clients that are
+//! resumed. A seal is a message authentication code under a key of this machine. Other users who can write the database do
+//! not have the key, so a row that they have added or changed is not used.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use crate::machine_link::KeyFault;
 use crate::machine_link::key::{BYTES, read_or_make};
 use crate::secret::constant_time_eq;
 
-/// Key of the codes. `None`: only this machine's user can write the database, so its rows have no codes.
+/// Key of the seals. `None`: only this machine's user can write the database, so its rows have no seals.
 #[derive(Clone, Debug)]
 pub(crate) struct RowSeal(Option<[u8; BYTES]>);
 
-/// Seal of a database that has no codes.
+/// For a database whose rows have no seals.
 pub(super) const UNSEALED: RowSeal = RowSeal(None);
 
-/// Row that has a code.
+/// Row that has a seal.
 pub(super) enum SealedRow<'a> {
     /// Command that waits for an answer.
     Held(QuestionId, &'a str, &'a [u8]),
@@ -32,37 +32,37 @@ pub(super) enum SealedRow<'a> {
 }
 
 impl RowSeal {
-    /// Seal with the key in this file, which is made if there is none.
+    /// Reads the key from this file, which is made if there is none.
     pub fn open(path: &Path) -> Result<Self, KeyFault> {
         Ok(RowSeal(Some(read_or_make(path)?)))
     }
 
-    /// Code of a row.
+    /// Seal of a row.
     pub(super) fn of(&self, row: &SealedRow<'_>) -> Option<Vec<u8>> {
-        let mut code =
+        let mut seal =
             Hmac::<Sha256>::new_from_slice(self.0.as_ref()?).expect("any length is a key");
         for part in row.parts() {
-            code.update(&(part.len() as u64).to_le_bytes());
-            code.update(&part);
+            seal.update(&(part.len() as u64).to_le_bytes());
+            seal.update(&part);
         }
-        Some(code.finalize().into_bytes().to_vec())
+        Some(seal.finalize().into_bytes().to_vec())
     }
 
-    /// True if a row has its code, or needs none.
-    pub(super) fn fits(&self, row: &SealedRow<'_>, seal: Option<&[u8]>) -> bool {
-        let fits = match self.of(row) {
+    /// True if a row has its seal, or needs none.
+    pub(super) fn is_valid(&self, row: &SealedRow<'_>, seal: Option<&[u8]>) -> bool {
+        let is_valid = match self.of(row) {
             None => true,
-            Some(code) => {
-                seal.is_some_and(|seal| seal.len() == code.len() && constant_time_eq(&code, seal))
+            Some(own) => {
+                seal.is_some_and(|seal| seal.len() == own.len() && constant_time_eq(&own, seal))
             }
         };
-        if !fits {
+        if !is_valid {
             tracing::error!(
-                "{} has no valid code of this machine; it is not used",
+                "{} has no valid seal of this machine; it is not used",
                 row.name()
             );
         }
-        fits
+        is_valid
     }
 }
 
@@ -112,27 +112,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_fits_only_the_row_and_the_key_that_it_was_made_for() {
+    fn seal_is_valid_only_for_the_row_and_the_key_that_it_was_made_for() {
         let folder = tempfile::tempdir().unwrap();
         let own = RowSeal::open(&folder.path().join("row-key")).unwrap();
         let other = RowSeal::open(&folder.path().join("other")).unwrap();
         let (agent, longer) = (Agent("a".into()), Agent("ab".into()));
         let conversation = Conversation("c".into());
         let row = SealedRow::Condition(1, &agent, None, "b");
-        let code = own.of(&row);
+        let seal = own.of(&row);
         let again = RowSeal::open(&folder.path().join("row-key")).unwrap();
-        assert!(again.fits(&row, code.as_deref()));
-        assert!(!other.fits(&row, code.as_deref()));
+        assert!(again.is_valid(&row, seal.as_deref()));
+        assert!(!other.is_valid(&row, seal.as_deref()));
         for changed in [
             SealedRow::Condition(2, &agent, None, "b"),
             SealedRow::Condition(1, &longer, None, ""),
             SealedRow::Condition(1, &agent, Some(&conversation), "b"),
             SealedRow::Clients("1", "a", "b"),
         ] {
-            assert!(!own.fits(&changed, code.as_deref()), "{}", changed.name());
+            assert!(
+                !own.is_valid(&changed, seal.as_deref()),
+                "{}",
+                changed.name()
+            );
         }
-        assert!(!own.fits(&row, None));
-        assert!(!own.fits(&row, code.as_deref().map(|code| &code[1..])));
-        assert!(UNSEALED.fits(&row, None));
+        assert!(!own.is_valid(&row, None));
+        assert!(!own.is_valid(&row, seal.as_deref().map(|seal| &seal[1..])));
+        assert!(UNSEALED.is_valid(&row, None));
     }
 }

@@ -148,17 +148,13 @@ impl ToSql for Value {
 pub(super) fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
     for record in records {
         let what = match record {
-            Record::Timer(timer::Record::Created { .. }) => {
-                ["timer.create.pre", "timer.create.post"]
-            }
-            Record::Timer(timer::Record::Changed { .. }) => {
-                ["timer.change.pre", "timer.change.post"]
-            }
-            Record::Timer(timer::Record::Ended {
+            Record::Timer(timer::Record::Created(_)) => ["timer.create.pre", "timer.create.post"],
+            Record::Timer(timer::Record::Changed(_)) => ["timer.change.pre", "timer.change.post"],
+            Record::Timer(timer::Record::Ended(timer::Ended {
                 status: Status::Stopped,
                 ..
-            }) => ["timer.stop.pre", "timer.stop.post"],
-            Record::Timer(timer::Record::Ended { .. }) => ["timer.due.pre", "timer.due.post"],
+            })) => ["timer.stop.pre", "timer.stop.post"],
+            Record::Timer(timer::Record::Ended(_)) => ["timer.due.pre", "timer.due.post"],
             Record::Message(message::Record::DeliveryStarted { .. }) => {
                 ["message.told.pre", "message.told.post"]
             }

@@ -47,7 +47,6 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
     }
 }
 
-/// The sentence of a timer's refusal.
 pub fn timer_refusal_sentence(refusal: &timer::Refusal) -> String {
     match refusal {
         timer::Refusal::NotFound { timer, known, more } => {

@@ -85,14 +85,14 @@ impl Book {
         self.tell(now, || format!("durable: {record:?}"));
         let mut facts = self.facts.lock().unwrap();
         match record {
-            Record::Timer(timer::Record::Created { id, purpose, .. }) => {
+            Record::Timer(timer::Record::Created(timer::Created { id, purpose, .. })) => {
                 let asked = facts.asked[&**purpose];
                 let before = facts.made.insert(*id, asked);
                 assert_eq!(before, None, "{id} was made twice");
             }
-            Record::Timer(timer::Record::Ended {
+            Record::Timer(timer::Record::Ended(timer::Ended {
                 id, status, total, ..
-            }) => {
+            })) => {
                 assert!(facts.ended.insert(*id), "{id} ended twice");
                 if let Status::Completed {
                     by: CompletedBy::Time,

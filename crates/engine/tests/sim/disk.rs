@@ -231,7 +231,7 @@ impl Store for DiskStore {
 fn check_generation(records: &[Record]) {
     use abide_core::timer::{self, Status};
     for record in records {
-        let Record::Timer(timer::Record::Ended { id, status, .. }) = record else {
+        let Record::Timer(timer::Record::Ended(timer::Ended { id, status, .. })) = record else {
             continue;
         };
         let posted = |record: &&Record| {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{Known, Member, Phase, later, next};
 use crate::fleet::clock::{Advice, Peer, by_database};
 use crate::fleet::effect::Effect;
-use crate::fleet::row::{Look, MachineId, Pace, ShardId, Standing};
+use crate::fleet::row::{Look, MachineId, MachineRow, Pace, ShardId, Standing};
 use crate::fleet::version::may_write;
 use crate::fleet::watch::{Watch, since};
 use crate::fleet::{FAST, WIDE};
@@ -174,24 +174,46 @@ impl Member {
             }
             Standing::Member | Standing::Left => {}
         }
-        if row.claim == self.claim {
-            match self.phase {
-                Phase::Joined if !look.beaten => {
-                    // Every number is sent once, so another process has written this one.
-                    return self.take_new_identity(effects);
-                }
-                Phase::Joined => {}
-                Phase::Joining | Phase::Entering { .. } | Phase::Outside | Phase::Leaving => {
-                    self.heartbeat = self.heartbeat.max(row.heartbeat);
-                    self.phase = Phase::Joined;
-                    self.has_joined = true;
-                    self.own = None;
-                    self.next_look = now;
-                    effects.push(Effect::Joined);
-                }
-            }
-            return true;
+        match row.claim == self.claim {
+            true => self.own_row_is_claimed(now, row, look.beaten, effects),
+            false => self.own_row_is_taken(sent, now, row, effects),
         }
+    }
+
+    /// Handles that the row of this machine has the claim of this daemon.
+    fn own_row_is_claimed(
+        &mut self,
+        now: Boot,
+        row: &MachineRow,
+        beaten: bool,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        match self.phase {
+            Phase::Joined if !beaten => {
+                // Every number is sent once, so another process has written this one.
+                return self.take_new_identity(effects);
+            }
+            Phase::Joined => {}
+            Phase::Joining | Phase::Entering { .. } | Phase::Outside | Phase::Leaving => {
+                self.heartbeat = self.heartbeat.max(row.heartbeat);
+                self.phase = Phase::Joined;
+                self.has_joined = true;
+                self.own = None;
+                self.next_look = now;
+                effects.push(Effect::Joined);
+            }
+        }
+        true
+    }
+
+    /// Handles that the row of this machine has the claim of another process: enters once that one has ended.
+    fn own_row_is_taken(
+        &mut self,
+        sent: Boot,
+        now: Boot,
+        row: &MachineRow,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
         // The lock of the state folder said that this process had ended, so it has a copy of the folder. It was first.
         let predecessor = self.predecessor.filter(|_| self.has_joined);
         if predecessor

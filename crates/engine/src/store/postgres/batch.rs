@@ -80,7 +80,6 @@ impl Column {
 /// Form of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
-    /// Writes rows.
     Row(WriteForm),
     /// Changes rows, each of which must be there.
     UpdateEvery,

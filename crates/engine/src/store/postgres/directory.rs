@@ -47,7 +47,6 @@ pub struct DirectoryRow {
 pub struct TimerElsewhere {
     pub owner: MachineId,
     pub id: TimerId,
-    /// True if it is a mission.
     pub is_mission: bool,
 }
 

@@ -148,9 +148,9 @@ impl Owned {
                 return vec![(self.home, Part::Whole(record))];
             }
             Record::Timer(record) => match record {
-                timer::Record::Created { .. } | timer::Record::Anchored(_) => None,
-                timer::Record::Changed { number, .. }
-                | timer::Record::Ended { number, .. }
+                timer::Record::Created(_) | timer::Record::Anchored(_) => None,
+                timer::Record::Changed(timer::Changed { number, .. })
+                | timer::Record::Ended(timer::Ended { number, .. })
                 | timer::Record::Acted { number, .. } => Some(*number),
             },
             Record::Message(message::Record::Posted {
@@ -289,7 +289,7 @@ mod tests {
         let agent = Agent("a".into());
         let at = Wall(5);
         [
-            Record::Timer(timer::Record::Ended {
+            Record::Timer(timer::Record::Ended(timer::Ended {
                 number: 10,
                 id,
                 status: Status::Completed {
@@ -302,7 +302,7 @@ mod tests {
                 seen: None,
                 checked: at,
                 at,
-            }),
+            })),
             Record::Message(message::Record::Posted {
                 number: 12,
                 id: MessageId::from_bits(12),

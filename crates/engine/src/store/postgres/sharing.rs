@@ -91,7 +91,7 @@ impl Writer {
     /// Reserves more numbers when half of them are used.
     pub(super) async fn reserve_numbers(&mut self, records: &[Record]) {
         let used = records.iter().filter_map(|record| match record {
-            Record::Timer(timer::Record::Created { number, .. })
+            Record::Timer(timer::Record::Created(timer::Created { number, .. }))
             | Record::Message(message::Record::Posted { number, .. }) => Some(*number),
             _ => None,
         });

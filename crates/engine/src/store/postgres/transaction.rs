@@ -62,7 +62,7 @@ impl Transaction {
         let mut transaction = Transaction::new(batches);
         for record in records {
             match record {
-                Record::Timer(timer::Record::Created { due, .. }) => {
+                Record::Timer(timer::Record::Created(timer::Created { due, .. })) => {
                     let soonest = transaction
                         .soonest
                         .map_or(*due, |soonest| soonest.min(*due));
@@ -201,7 +201,6 @@ impl Recent {
         self.all.get(at).map(|(transaction, _)| transaction)
     }
 
-    /// Transactions from this one on.
     pub fn from(&self, at: usize) -> impl Iterator<Item = &Transaction> {
         self.all.iter().skip(at).map(|(transaction, _)| transaction)
     }

@@ -18,8 +18,8 @@ use super::SessionView;
 /// Longest time between the start of a session and the begin of the wait for a port that the session was started to open.
 const STARTED_FOR_PORT: Millis = Millis::from_secs(600);
 
-/// Candidates that are running, and the server that failed last.
-pub(super) struct Candidates {
+/// Candidate sessions that are running, and the server that failed last.
+pub(super) struct CandidateSessions {
     agent: Agent,
     conversation: Option<Conversation>,
     since: Wall,
@@ -31,10 +31,10 @@ pub(super) struct Candidates {
     last: Option<Arc<SessionView>>,
 }
 
-impl Candidates {
-    /// Candidates of an agent of which this conversation has waited since then.
+impl CandidateSessions {
+    /// CandidateSessions of an agent of which this conversation has waited since then.
     pub fn new(agent: Agent, conversation: Option<Conversation>, since: Wall) -> Self {
-        Candidates {
+        CandidateSessions {
             agent,
             conversation,
             since,
@@ -154,7 +154,7 @@ mod tests {
 
     /// Session that ended last after these updates, if no candidate is left.
     fn last_after(views: impl IntoIterator<Item = SessionView>) -> Option<u64> {
-        let mut candidates = Candidates::new(Agent("ann".into()), None, SINCE);
+        let mut candidates = CandidateSessions::new(Agent("ann".into()), None, SINCE);
         for view in views {
             candidates.update(Arc::new(view));
         }
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn update_all_returns_the_session_that_ended_last() {
-        let mut candidates = Candidates::new(Agent("ann".into()), None, SINCE);
+        let mut candidates = CandidateSessions::new(Agent("ann".into()), None, SINCE);
         let all = [ended(1, 9_000, 4_000), ended(2, 9_500, 2_000)];
         candidates.update_all(all.map(Arc::new).to_vec());
         let last = candidates.last_failed().expect("none is left");

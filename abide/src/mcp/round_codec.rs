@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Codec that seals and opens the state.
-pub struct Seal(RequestStateCodec);
+pub struct RoundCodec(RequestStateCodec);
 
 /// State of a call that returned to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,14 +31,13 @@ pub struct Subject<'a> {
     pub arguments: &'a Map<String, Value>,
 }
 
-impl Seal {
+impl RoundCodec {
     /// Codec with the key of this installation.
     pub fn new(key: [u8; 32]) -> Self {
-        Seal(RequestStateCodec::try_new(key).expect("the key is long enough"))
+        RoundCodec(RequestStateCodec::try_new(key).expect("the key is long enough"))
     }
 
-    /// Seals a round.
-    pub fn close(&self, round: Round, subject: &Subject<'_>) -> String {
+    pub fn seal(&self, round: Round, subject: &Subject<'_>) -> String {
         let payload = serde_json::to_vec(&round).unwrap_or_default();
         let subject = subject.bytes();
         self.0
@@ -70,7 +69,7 @@ mod tests {
 
     #[test]
     fn state_opens_only_for_the_same_call() {
-        let seal = Seal::new([7; 32]);
+        let codec = RoundCodec::new([7; 32]);
         let round = Round {
             session: Id(SessionId::from_bits(11)),
             question: Id(QuestionId::from_bits(12)),
@@ -82,23 +81,23 @@ mod tests {
             tool,
             arguments,
         };
-        let sealed = seal.close(round, &subject("me", "execute_command", &given));
+        let sealed = codec.seal(round, &subject("me", "execute_command", &given));
         let reordered = arguments(json!({"env": {"A": "1", "B": "2"}, "command": "sleep 9"}));
         let other = arguments(json!({"command": "sleep 8", "env": {"B": "2", "A": "1"}}));
-        let (same_key, other_key) = (Seal::new([7; 32]), Seal::new([8; 32]));
-        for (seal, agent, tool, arguments, opened) in [
-            (&seal, "me", "execute_command", &given, Some(round)),
+        let (same_key, other_key) = (RoundCodec::new([7; 32]), RoundCodec::new([8; 32]));
+        for (codec, agent, tool, arguments, opened) in [
+            (&codec, "me", "execute_command", &given, Some(round)),
             (&same_key, "me", "execute_command", &given, Some(round)),
-            (&seal, "me", "execute_command", &reordered, Some(round)),
-            (&seal, "me", "execute_command", &other, None),
-            (&seal, "me", "shell", &given, None),
-            (&seal, "you", "execute_command", &given, None),
+            (&codec, "me", "execute_command", &reordered, Some(round)),
+            (&codec, "me", "execute_command", &other, None),
+            (&codec, "me", "shell", &given, None),
+            (&codec, "you", "execute_command", &given, None),
             (&other_key, "me", "execute_command", &given, None),
         ] {
-            let found = seal.open(&sealed, &subject(agent, tool, arguments));
+            let found = codec.open(&sealed, &subject(agent, tool, arguments));
             assert_eq!(found, opened, "{agent} {tool} {arguments:?}");
         }
         let own = subject("me", "execute_command", &given);
-        assert_eq!(seal.open("nonsense", &own), None);
+        assert_eq!(codec.open("nonsense", &own), None);
     }
 }
