@@ -164,6 +164,24 @@ fn amount_far_from_those_of_other_lines_is_shown() {
 }
 
 #[test]
+fn number_far_from_the_others_of_its_cell_is_shown() {
+    let by_commas = |n: usize, heat: f64, turns: usize| {
+        format!(
+            "2026-03-01T10:{:02}:00Z,s{},{heat},{turns},ok\n",
+            n % 60,
+            n % 12
+        )
+    };
+    let usual = |n: usize| by_commas(n, 55. + (n * 7 % 11) as f64, 1_480 + n % 40);
+    for odd in [by_commas(7, 960.4, 1_500), by_commas(7, 60., 0)] {
+        assert_shown(&within(usual, &odd), &[&odd]);
+    }
+    let by_blanks = |n: usize| format!("{} {} 0 {} ab\n", n % 3, 400 + n * 7 % 90, 20 + n % 7);
+    let odd = "1 420 0 11783 ab\n";
+    assert_shown(&within(by_blanks, odd), &[odd]);
+}
+
+#[test]
 fn odd_value_in_a_long_list_of_keys_is_shown() {
     let keys: [fn(usize) -> String; 4] = [
         |n| format!("user{n}"),
