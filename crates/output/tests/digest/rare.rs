@@ -182,6 +182,38 @@ fn number_far_from_the_others_of_its_cell_is_shown() {
 }
 
 #[test]
+fn record_with_an_odd_value_is_shown_with_its_begin() {
+    let record = |n: usize, currency: &str, state: &str| {
+        format!(
+            "-[ RECORD {n} ]-----------\norder    | {n}\namount   | {}\ncurrency |{currency}\nstate    | {state}\n",
+            n * 7_919 % 9_001
+        )
+    };
+    let usual = |n: usize| record(n, " EUR", "PAID");
+    let odd = record(7_217, "", "PAID") + &usual(1) + &record(7_333, " EUR", "DISPUTED");
+    assert_shown(
+        &within(usual, &odd),
+        &[
+            "order    | 7217",
+            "currency |",
+            "order    | 7333",
+            "| DISPUTED",
+        ],
+    );
+    let record = |n: usize, owner: &str| {
+        format!(
+            "file: data/{}/{n}\nowner: {owner}\nuser: rw-\ngroup: r--\n\n",
+            name(n)
+        )
+    };
+    let odd = record(7_217, "nobody");
+    assert_shown(
+        &within(|n| record(n, "root"), &odd),
+        &["/7217", "owner: nobody"],
+    );
+}
+
+#[test]
 fn odd_value_in_a_long_list_of_keys_is_shown() {
     let keys: [fn(usize) -> String; 4] = [
         |n| format!("user{n}"),
