@@ -193,7 +193,7 @@ impl Composition<'_> {
             note_at = note_at.min(lines.len());
         }
         // More mark than text, or nothing at all.
-        let shows_little = |line: &Shown| line.text.len() as u64 > 2 * line.shows.bytes;
+        let shows_little = |line: &Shown| line.size() as u64 > 2 * line.shows.bytes;
         if lines.iter().all(shows_little)
             && let Some(start) = self.start_of_line(&note)
         {
