@@ -2,8 +2,7 @@
 //!
 //! A column is made of all numbers between the same words and with the same unit, whatever else is in their lines. Numbers
 //! behind first words that few lines have, as in a list of keys, are a column too, and so are those at one place of the rows
-//! of a table. Times, dates, addresses, versions and
-//! names with digits are no amounts, and counters say nothing.
+//! of a table. Times, dates, addresses, versions and names with digits are no amounts, and counters say nothing.
 
 use crate::digest::line_shape::{Fnv1a, HashKeyMap};
 use crate::digest::view::ViewLine;
