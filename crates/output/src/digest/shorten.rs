@@ -13,6 +13,7 @@ use super::density::{Density, Repetition};
 use super::entry::{Amount, Entry};
 use super::fold::{FoldSink, Folded, HIDING_END};
 use super::select::{Budget, Counts, Selector};
+use super::signals::blocks;
 use super::view::{self, FindingCache, ViewLine};
 
 /// Limit for which the numbers of lines below are meant. They grow with a higher limit.
@@ -314,7 +315,11 @@ fn start_of_block(lines: &[ViewLine<'_>], head: usize, tail: usize, end: usize) 
         before.find(is_start)
     };
     let start = later.filter(is_enough).or_else(earlier);
-    start.map_or(tail, |start| lines[start].at)
+    // With the ruled title directly above it.
+    let title = start.and_then(|start| start.checked_sub(1));
+    let title =
+        title.filter(|at| lines[*at].at >= head && blocks::has_ruled_title(lines[*at].text));
+    title.or(start).map_or(tail, |start| lines[start].at)
 }
 
 impl FoldSink for Shortener {

@@ -198,6 +198,7 @@ fn record_with_an_odd_value_is_shown_with_its_begin() {
             "currency |",
             "order    | 7333",
             "| DISPUTED",
+            "-[ RECORD 799 ]",
         ],
     );
     let record = |n: usize, owner: &str| {

@@ -259,20 +259,22 @@ pub fn siblings(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
 /// Begin of the record that a line is in, if it is one of many: the first line behind a blank line, or a ruled line with a
 /// title and the line below it.
 pub fn record(lines: &[ViewLine<'_>], main: usize) -> Range<usize> {
-    let is_begin = |at: &usize| has_rule(lines[*at].text) || *at == 0 || lines[*at - 1].is_blank();
+    let is_begin =
+        |at: &usize| has_ruled_title(lines[*at].text) || *at == 0 || lines[*at - 1].is_blank();
     let mut above = (main.saturating_sub(RECORD_WITHIN)..main).rev();
     let begin = above
         .find(|at| lines[*at].is_blank() || is_begin(at))
         .filter(|at| lines[*at].is_usual() && !lines[*at].is_blank());
     begin.map_or(main..main, |at| {
-        at..at + 1 + usize::from(has_rule(lines[at].text))
+        at..at + 1 + usize::from(has_ruled_title(lines[at].text))
     })
 }
 
-/// Returns whether a part of a line is ruled, as in `-[ RECORD 7 ]-----------`.
-fn has_rule(text: &str) -> bool {
-    let is_title = text.starts_with(['-', '*', '=']) && text.contains(' ');
-    is_title && text.ends_with("-----") | text.ends_with("*****") | text.ends_with("=====")
+/// Returns whether a line is a title with a rule behind it, such as `-[ RECORD 7 ]-----------`.
+pub fn has_ruled_title(text: &str) -> bool {
+    let ends = ["-----", "*****", "====="];
+    let is_ruled = text.starts_with(['-', '*', '=']) && text.contains(' ');
+    is_ruled && ends.iter().any(|end| text.ends_with(end))
 }
 
 /// Lines between a finding and the blank or ruled line above it, if that is near: what the finding is about.
