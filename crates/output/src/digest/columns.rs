@@ -277,47 +277,73 @@ fn ranges(line: &str) -> impl Iterator<Item = Range<usize>> {
     let next = move || {
         while at < bytes.len() {
             if at >= end {
-                if !is_token(bytes[at]) {
+                if CLASS[usize::from(bytes[at])] == 0 {
                     at += 1;
                     continue;
                 }
-                let length = bytes[at..].iter().position(|byte| !is_token(*byte));
-                end = length.map_or(bytes.len(), |length| at + length);
-                if is_time_or_id(&bytes[at..end]) {
+                let has_numbers;
+                (end, has_numbers) = token(bytes, at);
+                if !has_numbers {
                     at = end;
                     continue;
                 }
             }
-            let digits = bytes[at..end]
-                .iter()
-                .take_while(|byte| byte.is_ascii_digit());
-            let digits = digits.count();
             let start = at;
-            at += digits.max(1);
-            if digits > 0 {
+            while at < end && bytes[at].is_ascii_digit() {
+                at += 1;
+            }
+            if at > start {
                 return Some(start..at);
             }
+            at += 1;
         }
         None
     };
     std::iter::from_fn(next).take(COLUMNS_MAX)
 }
 
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'-' | b'.')
-}
+const OTHER: u8 = 1;
+const DIGIT: u8 = 2;
+const HEX: u8 = 4;
+const COLON: u8 = 8;
+const DASH: u8 = 16;
 
-/// Returns whether a token is a date, a time, or a hexadecimal id.
-fn is_time_or_id(token: &[u8]) -> bool {
-    let count = |wanted: u8| token.iter().filter(|byte| **byte == wanted).count();
-    let digits = token.iter().filter(|byte| byte.is_ascii_digit()).count();
-    let hex = token
-        .iter()
-        .all(|byte| byte.is_ascii_hexdigit() || *byte == b'-');
-    count(b':') >= 2
-        || count(b'-') >= 2
-        || token.starts_with(b"0x")
-        || (hex && digits < token.len() && token.len() >= 4)
+/// Class of a byte in a token; 0 if it is not part of one.
+const CLASS: [u8; 256] = {
+    let mut class = [0; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        class[byte] = match byte as u8 {
+            b'0'..=b'9' => DIGIT | HEX,
+            b'a'..=b'f' | b'A'..=b'F' => HEX,
+            b'-' => DASH | HEX,
+            b':' => COLON,
+            b'g'..=b'z' | b'G'..=b'Z' | b'.' => OTHER,
+            _ => 0,
+        };
+        byte += 1;
+    }
+    class
+};
+
+/// End of the token that begins at `start`, and whether it has numbers: it is no date, no time and no hexadecimal id.
+fn token(bytes: &[u8], start: usize) -> (usize, bool) {
+    let (mut digits, mut colons, mut dashes, mut common) = (0, 0, 0, HEX);
+    let mut end = start;
+    while let Some(byte) = bytes.get(end)
+        && CLASS[usize::from(*byte)] != 0
+    {
+        let class = CLASS[usize::from(*byte)];
+        digits += usize::from(class & DIGIT != 0);
+        colons += usize::from(class & COLON != 0);
+        dashes += usize::from(class & DASH != 0);
+        common &= class;
+        end += 1;
+    }
+    let length = end - start;
+    let is_id = common == HEX && digits < length && length >= 4;
+    let is_time_or_id = colons >= 2 || dashes >= 2 || bytes[start..].starts_with(b"0x") || is_id;
+    (end, digits > 0 && !is_time_or_id)
 }
 
 #[cfg(test)]

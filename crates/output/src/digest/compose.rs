@@ -11,6 +11,8 @@ use super::truncate::{self, Truncated};
 const GAPS_MAX: usize = 8;
 /// Number of characters for the line between important lines and the tail.
 const SEPARATOR_ROOM: usize = 50;
+/// Minimum number of characters of a line that is shown without its end.
+const START_CHARS: usize = 20;
 
 /// Text in the making.
 pub struct Composition<'a> {
@@ -134,20 +136,30 @@ impl Composition<'_> {
         self.head_room += max_chars.saturating_sub(self.size());
     }
 
-    /// Start of an output that is one line, for a limit that has no room for a part of it and the note.
-    fn start_of_only_line(&self) -> Option<Shown> {
-        let [entry] = self.entries else { return None };
-        let Folded::Line(line) = &entry.what else {
-            return None;
+    /// Returns whether the output is a single line.
+    fn is_one_line(&self) -> bool {
+        self.entries.len() == 1 && self.dropped.lines == 0
+    }
+
+    /// Start of the first line that matters, for a limit that has no room for a whole one. Of an output that is one line
+    /// it takes the room of the note too.
+    fn start_of_line(&self, note: &str) -> Option<Shown> {
+        let first = self.quotes.keys().next().copied().unwrap_or(0);
+        let mut lines = self.entries[first..].iter();
+        let line = lines.find_map(|entry| match &entry.what {
+            Folded::Line(line) if line.count == 1 => Some(line),
+            _ => None,
+        })?;
+        let is_alone = self.is_one_line();
+        let room = match is_alone {
+            true => self.limit,
+            false => self.limit.saturating_sub(note.chars().count() + 1),
         };
-        if line.count > 1 || self.dropped.lines > 0 {
-            return None;
-        }
-        let Truncated { text, bytes } = truncate::start(&line.text, self.limit);
+        let Truncated { text, bytes } = truncate::start(&line.text, room);
         // With its newline, like every line that is shown.
-        let (lines, bytes) = (0, bytes + 1);
+        let (lines, bytes) = (0, bytes + u64::from(is_alone));
         let shows = Amount { lines, bytes };
-        Some(Shown { text, shows })
+        (room >= START_CHARS || is_alone).then_some(Shown { text, shows })
     }
 
     /// Text, what it leaves out, and that it is shortened.
@@ -180,12 +192,20 @@ impl Composition<'_> {
             note = self::note(left_out, self.hint, highlights > 0);
             note_at = note_at.min(lines.len());
         }
-        if lines.is_empty()
-            && let Some(start) = self.start_of_only_line()
+        // More mark than text, or nothing at all.
+        let shows_little = |line: &Shown| line.size() as u64 > 2 * line.shows.bytes;
+        if lines.iter().all(shows_little)
+            && let Some(start) = self.start_of_line(&note)
         {
-            let mut left_out = self.all();
+            left_out = self.all();
             left_out.subtract(start.shows);
-            return (start.text, left_out, true);
+            lines.clear();
+            if self.is_one_line() {
+                return (start.text, left_out, true);
+            }
+            lines.push(start);
+            note_at = 1;
+            note = self::note(left_out, self.hint, false);
         }
         let mut lines: Vec<String> = lines.into_iter().map(|line| line.text).collect();
         lines.insert(note_at, note);

@@ -1,7 +1,7 @@
 //! Folding of repeated lines into one line, or two, with a count.
 //!
 //! - Equal lines in a row: one line and ` [×1203]`. Two blank lines stay, more are counted.
-//! - Lines in a row that differ only in numbers: the first, `[… 98 more with other numbers; …]`, the last.
+//! - Lines in a row that differ only in numbers: the first, `[… 98 more with other numbers …]`, the last.
 //!   [`LineContent`] decides how many it takes, so that `seq 100`, tables and listings stay whole. Short
 //!   repetitions stay whole too, and a line with an outlier ends a repetition. One whose outlier is an amount begins the
 //!   rest of it, so that after a few of them such amounts do not
@@ -34,6 +34,8 @@ const PENDING_MAX: usize = if LINES_TO_FOLD_MAX > PERIOD_MAX * CYCLES_MIN {
 const HIDDEN_MIN: u64 = 1_000;
 /// The same in output that is too long anyway.
 const HIDDEN_MIN_CROWDED: u64 = 200;
+/// End of a note that hides lines.
+pub const HIDING_END: &str = " …]";
 /// Longer lines are not part of a cycle, which bounds the memory.
 const LONG_LINE: usize = 2_048;
 
@@ -435,15 +437,10 @@ impl Repetition {
             return self.next;
         }
         let text = if period == 1 {
-            format!(
-                "[… {} more with other numbers; raw: true shows all …]",
-                self.lines
-            )
+            format!("[… {} more with other numbers{HIDING_END}", self.lines)
         } else {
             let times = self.cycles - 2;
-            format!(
-                "[… these {period} lines {times} more times with other numbers; raw: true shows all …]"
-            )
+            format!("[… these {period} lines {times} more times with other numbers{HIDING_END}")
         };
         out.folded(Folded::Note {
             text,

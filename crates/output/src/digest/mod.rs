@@ -270,7 +270,7 @@ impl Digest {
     pub fn finish(self) -> Digested {
         let (text, left_out, shortened) = match self.mode {
             Mode::Raw(raw) => raw.finish(),
-            Mode::Text(pipeline) => pipeline.finish(),
+            Mode::Text(pipeline) => pipeline.finish(self.bytes + self.gap_bytes),
         };
         Digested {
             text,
@@ -418,8 +418,8 @@ impl Pipeline {
         self.lines.base = self.screen.newlines();
     }
 
-    fn finish(mut self) -> (String, entry::Amount, bool) {
+    fn finish(mut self, bytes: u64) -> (String, entry::Amount, bool) {
         self.flush();
-        self.lines.shortener.finish()
+        self.lines.shortener.finish(bytes)
     }
 }

@@ -350,6 +350,11 @@ impl<'a> Selector<'a> {
             block.extend(blocks::place(self.lines, at));
         }
         match importance {
+            Importance::Outlier | Importance::Mention
+                if self.lines[at].indent == 0 && self.lines[at].finding.is_none() =>
+            {
+                block.extend(blocks::record(self.lines, at));
+            }
             Importance::Sample => block.extend(blocks::place_above(self.lines, at)),
             Importance::Error => {
                 block.extend(blocks::below(self.lines, at));

@@ -7,11 +7,13 @@
 
 use std::collections::BTreeMap;
 
+use super::MAX_CHARS;
 use super::compose::Composition;
 use super::density::{Density, Repetition};
 use super::entry::{Amount, Entry};
-use super::fold::{FoldSink, Folded};
+use super::fold::{FoldSink, Folded, HIDING_END};
 use super::select::{Budget, Counts, Selector};
+use super::signals::blocks;
 use super::view::{self, FindingCache, ViewLine};
 
 /// Limit for which the numbers of lines below are meant. They grow with a higher limit.
@@ -42,6 +44,10 @@ const FILL_BYTES_PERCENT: usize = 400;
 /// Characters of the limit that stay unused for each one over that length. Without it, one more line of output could
 /// take away most of the text.
 const FILL_LESS_TIMES: usize = 8;
+/// Room for the advice how to see the lines that a note hides.
+const ADVICE_CHARS: usize = 50;
+/// The `max_chars` in that advice is a multiple of this.
+const ADVISED_STEP: u64 = 10_000;
 
 /// Lines of the text, as many as may be shown.
 pub struct Shortener {
@@ -64,6 +70,8 @@ pub struct Shortener {
     counts: Counts,
     /// Lines before the next one were left out.
     hole: bool,
+    /// Lines were hidden by a note.
+    hides_lines: bool,
 }
 
 impl Shortener {
@@ -82,12 +90,18 @@ impl Shortener {
             dropped: Amount::default(),
             counts: Counts::default(),
             hole: false,
+            hides_lines: false,
         }
     }
 
-    pub fn finish(mut self) -> (String, Amount, bool) {
+    /// Text of an output of so many bytes.
+    pub fn finish(mut self, bytes: u64) -> (String, Amount, bool) {
         if !self.crowded {
-            let lines: Vec<_> = self.entries.iter().map(|e| e.text(usize::MAX)).collect();
+            let mut lines: Vec<_> = self.entries.iter().map(|e| e.text(usize::MAX)).collect();
+            if let Some(note) = self.entries.iter().position(hides_lines) {
+                let end = lines[note].len() - HIDING_END.len();
+                lines[note].insert_str(end, &advice(bytes, self.limit));
+            }
             return (lines.join("\n"), Amount::default(), false);
         }
         let entries = std::mem::take(&mut self.entries);
@@ -265,6 +279,24 @@ impl Shortener {
     }
 }
 
+/// Returns whether an entry is a note that hides lines.
+fn hides_lines(entry: &Entry) -> bool {
+    matches!(&entry.what, Folded::Note { text, .. } if text.ends_with(HIDING_END))
+}
+
+/// Advice how to see all lines of an output of so many bytes, as the end of a sentence.
+fn advice(bytes: u64, limit: usize) -> String {
+    if bytes <= limit as u64 {
+        return "; raw: true shows all".into();
+    }
+    match bytes.next_multiple_of(ADVISED_STEP) {
+        most if most <= MAX_CHARS as u64 => {
+            format!("; raw: true with max_output: {most} shows all")
+        }
+        _ => "; the log has all".into(),
+    }
+}
+
 /// Start of the tail, moved to the start of a block that is near.
 fn start_of_block(lines: &[ViewLine<'_>], head: usize, tail: usize, end: usize) -> usize {
     let Some(first) = lines.iter().position(|line| line.at >= tail) else {
@@ -283,7 +315,11 @@ fn start_of_block(lines: &[ViewLine<'_>], head: usize, tail: usize, end: usize) 
         before.find(is_start)
     };
     let start = later.filter(is_enough).or_else(earlier);
-    start.map_or(tail, |start| lines[start].at)
+    // With the ruled title directly above it.
+    let title = start.and_then(|start| start.checked_sub(1));
+    let title =
+        title.filter(|at| lines[*at].at >= head && blocks::has_ruled_title(lines[*at].text));
+    title.or(start).map_or(tail, |start| lines[start].at)
 }
 
 impl FoldSink for Shortener {
@@ -292,6 +328,9 @@ impl FoldSink for Shortener {
         let mut entry = Entry::new(what);
         entry.after_hole = std::mem::take(&mut self.hole);
         self.total_chars = self.total_chars.saturating_add(entry.chars);
+        if hides_lines(&entry) && !std::mem::replace(&mut self.hides_lines, true) {
+            self.chars += ADVICE_CHARS;
+        }
         self.hold(entry);
         // The last line has no newline.
         self.crowded |= self.chars > self.limit + 1;

@@ -1,5 +1,6 @@
 //! Repetitions, and lines that only look like repetitions.
 
+use super::signals::name;
 use super::text;
 
 fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
@@ -203,13 +204,39 @@ fn cycles_of_lines_are_folded() {
     });
     let folded = text(log);
     assert_eq!(folded.lines().count(), 5, "{folded}");
-    assert!(
-        folded
-            .contains("[… these 2 lines 38 more times with other numbers; raw: true shows all …]")
-    );
+    let note = "[… these 2 lines 38 more times with other numbers; raw: true shows all …]";
+    assert!(folded.contains(note), "{folded}");
     // An interrupted cycle returns the lines that it held.
     assert_eq!(
         text("a b\nc d\n".repeat(3) + "a b\nend\n"),
         "a b\nc d\n[these 2 lines ×3]\na b\nend"
     );
+}
+
+#[test]
+fn first_note_says_how_to_see_all_lines_if_there_is_a_way() {
+    let note = |count: usize| {
+        let part = |word: &str| lines(count, |n| format!("{word} case {n} is passed"));
+        let text = text(part("north") + "\nnow the rest\n" + &part("south"));
+        let end = "more with other numbers …]";
+        assert!(text.lines().filter(|line| line.ends_with(end)).count() == 1);
+        text.lines().nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(
+        note(100),
+        "[… 98 more with other numbers; raw: true shows all …]"
+    );
+    assert_eq!(
+        note(1_000),
+        "[… 998 more with other numbers; raw: true with max_output: 50000 shows all …]"
+    );
+    assert_eq!(
+        note(50_000),
+        "[… 49998 more with other numbers; the log has all …]"
+    );
+    // A longer text says it in its note about what is left out.
+    let source = (0..900).map(|n| format!("fn {}() {{}}\n", name(n)));
+    let long = lines(100, |n| format!("case {n} is passed")) + &source.collect::<String>();
+    let text = text(long);
+    assert!(text.contains("[… 98 more with other numbers …]"), "{text}");
 }

@@ -164,6 +164,57 @@ fn amount_far_from_those_of_other_lines_is_shown() {
 }
 
 #[test]
+fn number_far_from_the_others_of_its_cell_is_shown() {
+    let by_commas = |n: usize, heat: f64, turns: usize| {
+        format!(
+            "2026-03-01T10:{:02}:00Z,s{},{heat},{turns},ok\n",
+            n % 60,
+            n % 12
+        )
+    };
+    let usual = |n: usize| by_commas(n, 55. + (n * 7 % 11) as f64, 1_480 + n % 40);
+    for odd in [by_commas(7, 960.4, 1_500), by_commas(7, 60., 0)] {
+        assert_shown(&within(usual, &odd), &[&odd]);
+    }
+    let by_blanks = |n: usize| format!("{} {} 0 {} ab\n", n % 3, 400 + n * 7 % 90, 20 + n % 7);
+    let odd = "1 420 0 11783 ab\n";
+    assert_shown(&within(by_blanks, odd), &[odd]);
+}
+
+#[test]
+fn record_with_an_odd_value_is_shown_with_its_begin() {
+    let record = |n: usize, currency: &str, state: &str| {
+        format!(
+            "-[ RECORD {n} ]-----------\norder    | {n}\namount   | {}\ncurrency |{currency}\nstate    | {state}\n",
+            n * 7_919 % 9_001
+        )
+    };
+    let usual = |n: usize| record(n, " EUR", "PAID");
+    let odd = record(7_217, "", "PAID") + &usual(1) + &record(7_333, " EUR", "DISPUTED");
+    assert_shown(
+        &within(usual, &odd),
+        &[
+            "order    | 7217",
+            "currency |",
+            "order    | 7333",
+            "| DISPUTED",
+            "-[ RECORD 799 ]",
+        ],
+    );
+    let record = |n: usize, owner: &str| {
+        format!(
+            "file: data/{}/{n}\nowner: {owner}\nuser: rw-\ngroup: r--\n\n",
+            name(n)
+        )
+    };
+    let odd = record(7_217, "nobody");
+    assert_shown(
+        &within(|n| record(n, "root"), &odd),
+        &["/7217", "owner: nobody"],
+    );
+}
+
+#[test]
 fn odd_value_in_a_long_list_of_keys_is_shown() {
     let keys: [fn(usize) -> String; 4] = [
         |n| format!("user{n}"),

@@ -80,6 +80,24 @@ fn limit_without_room_for_the_note_shows_the_start_of_a_single_line() {
     }
 }
 
+#[test]
+fn limit_without_room_for_a_whole_line_shows_the_start_of_one() {
+    let line = |first: &str| novel(30).replace('\n', ", ") + first + "\n";
+    let input = line("a") + &line("b") + &line("c");
+    for limit in [60, 80] {
+        let limits = Limits {
+            max_chars: limit,
+            ..Limits::default()
+        };
+        let digested = digest(input.as_bytes(), &limits);
+        let (start, note) = digested.text.split_once('\n').unwrap();
+        assert!(start.len() >= 20 && input.starts_with(start), "{start}");
+        let left_out = input.len() - start.len();
+        assert_eq!(note, format!("[… 3 lines, {left_out} bytes left out.]"));
+        assert_eq!(digested.bytes_left_out, left_out as u64);
+    }
+}
+
 /// Lines of source code, each different from all others.
 fn code(lines: usize) -> String {
     novel(lines)

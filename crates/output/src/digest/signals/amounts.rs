@@ -1,8 +1,8 @@
 //! Amounts that are far from those of all similar lines: the one query that took minutes, the one table with no rows.
 //!
 //! A column is made of all numbers between the same words and with the same unit, whatever else is in their lines. Numbers
-//! behind first words that few lines have, as in a list of keys, are a column too. Times, dates, addresses, versions and
-//! names with digits are no amounts, and counters say nothing.
+//! behind first words that few lines have, as in a list of keys, are a column too, and so are those at one place of the rows
+//! of a table. Times, dates, addresses, versions and names with digits are no amounts, and counters say nothing.
 
 use crate::digest::line_shape::{Fnv1a, HashKeyMap};
 use crate::digest::view::ViewLine;
@@ -22,6 +22,11 @@ const SMALL: f64 = 3.;
 /// Amounts among which a smaller one is an outlier are at least this, and the largest of them is not `VERY_FAR`, unless the
 /// smaller one is.
 const LARGE: f64 = 5.;
+/// Cells of a row, at least and at most.
+const CELLS_MIN: usize = 4;
+const CELLS_MAX: usize = 24;
+/// Begin of the keys of columns of cells.
+const CELL: u64 = 1 << 40;
 /// Longest unit: `tokens/s`.
 const UNIT_MAX: usize = 8;
 /// Counters: the part of steps to a smaller number, and of steps to a larger one, in percent.
@@ -121,9 +126,36 @@ impl Column {
     }
 }
 
+/// Calls with each number of a row with commas, or of one that is mostly numbers: the key of its column, and the value.
+fn each_cell(text: &str, mut call: impl FnMut(u64, f64)) {
+    let has_commas = text.matches(',').count() + 1 >= CELLS_MIN && !text.contains(", ");
+    let is_between = |c: char| match has_commas {
+        true => c == ',',
+        false => c.is_ascii_whitespace(),
+    };
+    let cells = text.split(is_between).map(str::trim);
+    let cells = cells.filter(|cell| has_commas || !cell.is_empty());
+    let count = cells.clone().count();
+    let number = |cell: &str| amount(cell).and_then(|(n, unit)| unit.is_empty().then_some(n));
+    let numbers = || cells.clone().map(number);
+    let is_row = has_commas || numbers().flatten().count() * 2 >= count;
+    if !(CELLS_MIN..=CELLS_MAX).contains(&count) || !is_row {
+        return;
+    }
+    for (at, number) in numbers().enumerate() {
+        if let Some(number) = number {
+            call(
+                CELL | u64::from(has_commas) << 16 | (count << 8 | at) as u64,
+                number,
+            );
+        }
+    }
+}
+
 /// Calls with each amount of a line: the keys of its column and of its list of keys, and the value.
 fn each_amount(text: &str, mut call: impl FnMut(u64, u64, f64)) {
     let text = &text[..super::super::row::floor(text, BYTES_MAX)];
+    each_cell(text, |key, number| call(key, key, number));
     let bytes = text.as_bytes();
     let mut before = Fnv1a::default();
     let (mut at, mut found, mut words) = (0, 0, 0);

@@ -2,6 +2,7 @@
 //!
 //! Blocks are found by indentation, blank lines and words that begin an explanation.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -38,6 +39,8 @@ const SAME_INDENT_MAX: usize = 3;
 const SECTION_WITHIN: usize = 2;
 /// Number of lines between a ruled line and a finding whose section begins there.
 const TITLE_WITHIN: usize = 8;
+/// Number of lines above an outlier among which its record begins.
+const RECORD_WITHIN: usize = 16;
 /// Number of characters that make a ruled line.
 const RULE_CHARS: usize = 10;
 /// Number of bytes that make a line of a hex dump.
@@ -251,6 +254,27 @@ pub fn siblings(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
     values.sort_by_key(|at| lines[*at].indent);
     values.truncate(SIBLINGS_MAX);
     values
+}
+
+/// Begin of the record that a line is in, if it is one of many: the first line behind a blank line, or a ruled line with a
+/// title and the line below it.
+pub fn record(lines: &[ViewLine<'_>], main: usize) -> Range<usize> {
+    let is_begin =
+        |at: &usize| has_ruled_title(lines[*at].text) || *at == 0 || lines[*at - 1].is_blank();
+    let mut above = (main.saturating_sub(RECORD_WITHIN)..main).rev();
+    let begin = above
+        .find(|at| lines[*at].is_blank() || is_begin(at))
+        .filter(|at| lines[*at].is_usual() && !lines[*at].is_blank());
+    begin.map_or(main..main, |at| {
+        at..at + 1 + usize::from(has_ruled_title(lines[at].text))
+    })
+}
+
+/// Returns whether a line is a title with a rule behind it, such as `-[ RECORD 7 ]-----------`.
+pub fn has_ruled_title(text: &str) -> bool {
+    let ends = ["-----", "*****", "====="];
+    let is_ruled = text.starts_with(['-', '*', '=']) && text.contains(' ');
+    is_ruled && ends.iter().any(|end| text.ends_with(end))
 }
 
 /// Lines between a finding and the blank or ruled line above it, if that is near: what the finding is about.

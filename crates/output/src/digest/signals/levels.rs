@@ -429,6 +429,18 @@ mod tests {
     }
 
     #[test]
+    fn counts_of_zero_are_no_findings() {
+        for line in [
+            "tuples: 3 removed, 464 remain, 0 are dead",
+            "5 packets sent, 0 lost, 0 rejected",
+        ] {
+            assert_eq!(importance(line), None, "{line}");
+        }
+        let line = "tuples: 3 removed, 464 remain, 60 are dead";
+        assert_eq!(importance(line), Some(Importance::Mention));
+    }
+
+    #[test]
     fn harmless_lines_are_not_errors() {
         for line in [
             "   Compiling thiserror v1.0.69",

@@ -387,6 +387,7 @@ pattern!(
     r"(?ix)
     \b(?:0|no|zero|without(?:\ any)?)\s+(?:new\ |known\ )?(?:fatal\ )?(?:errors?|failures?|failed|failing|warnings?|exceptions?|problems?|issues?|vulnerabilit\w+|conflicts?)\b
   | \b\w*(?:err(?:or)?s?|failures?|failed|unreachable|warnings?|exit(?:\ |_)?(?:code|status)|code|status|_count)[\x22']?\s*[=:]\s*[\x22']?(?:0\b|null\b|nil\b|<nil>|none\b|false\b|ok\b|[\x22']{1,2}(?:[,\s}]|$))
+  | \b0\s(?:(?:are|were|is|was)\s)?(?:dead|lost|dropped|missing|unreachable|rejected|killed|corrupt(?:ed)?|overruns?|timeouts?)\b
   | \bexit(?:ed)?\s(?:with\s)?(?:code|status)\s0\b
   | \bif\ any\b"
 );

@@ -25,6 +25,8 @@ const LINES_MIN: u32 = 12;
 const CELLS_MIN: usize = 3;
 /// Longest word that has a column for the words behind it: `is`, `be`, `status`.
 const SHORT_WORD: usize = 6;
+/// Longest key of a line that is a key and its value.
+const KEY_BYTES_MAX: usize = 32;
 /// Maximum number of columns.
 const COLUMNS_MAX: usize = 2_048;
 /// Longer lines are not looked at beyond this.
@@ -305,6 +307,9 @@ fn each_value(line: &ViewLine<'_>, mut call: impl FnMut(u64, u64)) {
         return;
     }
     verdicts::each_value(text, &mut call);
+    if let Some((key, value)) = pair(text) {
+        call(mix(10, hash(key.as_bytes())), hash(value.as_bytes()));
+    }
     let mut words: [&str; 32] = [""; 32];
     let mut count = 0;
     for word in text.split_ascii_whitespace().take(words.len()) {
@@ -346,6 +351,17 @@ fn each_value(line: &ViewLine<'_>, mut call: impl FnMut(u64, u64)) {
             call(mix(row, 100 + at as u64), without_digits(word));
         }
     }
+}
+
+/// Key and value of a line that is no more than that, such as `state    | PAID` or `Link detected: yes`. The value can be
+/// empty.
+fn pair(text: &str) -> Option<(&str, &str)> {
+    let at = text.find(['|', '=', ':'])?;
+    let (key, value) = (text[..at].trim_end(), &text[at + 1..]);
+    let is_word = |byte: u8| byte.is_ascii_alphabetic() || b" _-".contains(&byte);
+    let is_key = (2..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(is_word);
+    let is_apart = value.is_empty() || value.starts_with(' ');
+    (is_key && is_apart).then_some((key, value.trim()))
 }
 
 /// Key and value of a line of indented JSON, if the value is complete: `"code": "E1",`.
