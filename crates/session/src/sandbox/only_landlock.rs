@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use abide_core::{Gap, Sandboxed, SandboxedBy};
 
 use super::entry::Entry;
-use super::filter::Filters;
+use super::filter::Filter;
 use super::git::Protected;
 use super::init::{NotBuilt, Sandbox};
 use super::layers::make_private_folder;
@@ -55,7 +55,7 @@ pub fn make(plan: &Plan) -> Result<Sandbox, NotBuilt> {
         Network::Off => &[libc::AF_NETLINK],
         Network::On => &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
     };
-    let filters = Filters::without_namespaces(families)
+    let filter = Filter::without_namespaces(families)
         .ok_or_else(|| not("no system call filter for this processor"))?;
     for path in plan.write.iter().filter(|path| rules::exists(path)) {
         let step = format!("open '{}'", path.display());
@@ -76,7 +76,7 @@ pub fn make(plan: &Plan) -> Result<Sandbox, NotBuilt> {
         protected: Protected::of(plan),
         mounts: None,
         work: None,
-        entry: Entry::new(None, Some(ruleset), filters, false),
+        entry: Entry::new(None, Some(ruleset), filter),
     })
 }
 
