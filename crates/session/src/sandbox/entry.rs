@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
-use super::filter::Filters;
+use super::bpf;
+use super::filter::Filter;
 use crate::fd_passing;
 use crate::nsinit::Namespace;
 
@@ -14,31 +15,14 @@ pub(crate) struct Entry {
     /// pidfd of the init process, and the namespaces to enter.
     namespaces: Option<(RawFd, libc::c_int)>,
     ruleset: Option<OwnedFd>,
-    filters: Filters,
-    reporting: Option<Reporting>,
+    filter: Filter,
+    reports: Option<Reports>,
 }
 
-/// Filter that reports attempts to write, and the socket through which its listener goes to the keeper.
-struct Reporting {
-    filter: seccompiler::BpfProgram,
+/// Socket through which the listener of a filter that reports goes to the keeper.
+struct Reports {
     keeper: OwnedFd,
     child: OwnedFd,
-}
-
-/// `struct sock_fprog` of the kernel.
-#[repr(C)]
-struct Program {
-    len: libc::c_ushort,
-    filter: *const seccompiler::sock_filter,
-}
-
-impl Program {
-    fn new(filter: &[seccompiler::sock_filter]) -> Self {
-        Program {
-            len: filter.len() as libc::c_ushort,
-            filter: filter.as_ptr(),
-        }
-    }
 }
 
 /// `struct __user_cap_header_struct` of the kernel.
@@ -68,23 +52,22 @@ impl Entry {
     pub fn new(
         namespaces: Option<(&Namespace, libc::c_int)>,
         ruleset: Option<OwnedFd>,
-        filters: Filters,
-        reports_connections: bool,
+        filter: Filter,
     ) -> Self {
         Entry {
             namespaces: namespaces.map(|(of, flags)| (of.handle.as_raw_fd(), flags)),
             ruleset,
-            filters,
-            reporting: Reporting::prepare(reports_connections),
+            filter,
+            reports: Reports::prepare(),
         }
     }
 
     /// Listener of the filter that reports attempts to write, once the command has begun. `None`: the kernel allows none
     /// here.
     pub fn take_listener(&mut self) -> Option<OwnedFd> {
-        let reporting = self.reporting.take()?;
-        drop(reporting.child);
-        let received = fd_passing::receive(&reporting.keeper, &mut [0], RecvFlags::DONTWAIT);
+        let reports = self.reports.take()?;
+        drop(reports.child);
+        let received = fd_passing::receive(&reports.keeper, &mut [0], RecvFlags::DONTWAIT);
         received.ok()?.1.pop()
     }
 
@@ -153,71 +136,63 @@ impl Entry {
         }
     }
 
-    /// Installs the system call filters, and marks every descriptor but the standard ones to be closed.
+    /// Installs the system call filter, and marks every descriptor but the standard ones to be closed. A kernel that allows no
+    /// listener (WSL2 has one already) loses the record of refusals and nothing else.
     pub fn filter(&self) -> libc::c_int {
-        // SAFETY: plain system calls; the filters live until the program is executed.
-        unsafe {
-            let closed = libc::syscall(libc::SYS_close_range, 3, u32::MAX, CLOSE_RANGE_CLOEXEC);
-            if closed < 0 {
-                return -1;
-            }
-            for filter in &self.filters.0 {
-                let program = Program::new(filter);
-                if libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, 0, &program) < 0 {
-                    return -1;
-                }
-            }
+        // SAFETY: a plain system call.
+        let closed =
+            unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, CLOSE_RANGE_CLOEXEC) };
+        if closed < 0 {
+            return -1;
         }
-        if let Some(reporting) = &self.reporting {
-            reporting.install();
+        let listener = self.reports.as_ref().and_then(|reports| {
+            let listener = install(&self.filter.reporting, NEW_LISTENER).ok()??;
+            let _ = fd_passing::send(&reports.child, &[0], &[listener.as_fd()]);
+            Some(listener)
+        });
+        match listener {
+            // The program that is executed closes it.
+            Some(listener) => {
+                let _ = listener.into_raw_fd();
+                0
+            }
+            None if install(&self.filter.plain, 0).is_ok() => 0,
+            None => -1,
         }
-        0
     }
 }
 
-impl Reporting {
-    fn prepare(connections: bool) -> Option<Self> {
-        let filter = super::filter::reporting(connections)?;
+impl Reports {
+    fn prepare() -> Option<Self> {
         let flags = SocketFlags::CLOEXEC;
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
         let (keeper, child) = pair.ok()?;
-        Some(Reporting {
-            filter,
-            keeper,
-            child,
-        })
-    }
-
-    /// Installs the filter and sends its listener to the keeper. A kernel that allows no listener (WSL2 has one already)
-    /// loses the record of refusals and nothing else.
-    fn install(&self) {
-        if let Some(listener) = new_listener(&self.filter) {
-            let _ = fd_passing::send(&self.child, &[0], &[listener.as_fd()]);
-            // The program that is executed closes it.
-            let _ = listener.into_raw_fd();
-        }
+        Some(Reports { keeper, child })
     }
 }
 
-/// Installs a filter in this thread. `None`: the kernel allows no listener here.
-fn new_listener(filter: &[seccompiler::sock_filter]) -> Option<OwnedFd> {
-    const NEW_LISTENER: libc::c_uint = 1 << 3;
-    let program = Program::new(filter);
+/// Flag that makes a listener of a filter.
+const NEW_LISTENER: libc::c_uint = 1 << 3;
+
+/// Installs a filter in this thread. Returns the listener that a flag asks for. The error is in `errno`.
+fn install(filter: &bpf::Program, flags: libc::c_uint) -> Result<Option<OwnedFd>, ()> {
+    let program = libc::sock_fprog {
+        len: filter.len() as libc::c_ushort,
+        filter: filter.as_ptr().cast_mut(),
+    };
     // SAFETY: a plain system call, which copies the filter, and a new descriptor.
     unsafe {
-        let fd = libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, NEW_LISTENER, &program);
-        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as RawFd))
+        let result = libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, &program);
+        let listener = || OwnedFd::from_raw_fd(result as RawFd);
+        match result {
+            ..0 => Err(()),
+            _ => Ok((flags & NEW_LISTENER != 0).then(listener)),
+        }
     }
 }
 
 /// Returns whether the kernel notifies the keeper of system calls, by installing a filter that allows all of them in this
 /// thread.
 pub fn can_notify() -> bool {
-    let allow = seccompiler::sock_filter {
-        code: (libc::BPF_RET | libc::BPF_K) as u16,
-        jt: 0,
-        jf: 0,
-        k: libc::SECCOMP_RET_ALLOW,
-    };
-    new_listener(&[allow]).is_some()
+    install(&bpf::allow_all(), NEW_LISTENER).is_ok()
 }

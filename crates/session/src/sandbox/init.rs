@@ -15,7 +15,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use super::bubblewrap;
 use super::build::{self, Built, Fault, Found, Named};
 use super::entry::Entry;
-use super::filter::Filters;
+use super::filter::Filter;
 use super::gate::GateChannel;
 use super::git::Protected;
 use super::layers::WorkFolders;
@@ -163,7 +163,8 @@ impl Sandbox {
         user: Option<OwnedFd>,
     ) -> Result<Self, NotBuilt> {
         let fail = NotBuilt::failed;
-        let filters = Filters::in_namespaces().ok_or_else(|| NotBuilt {
+        let reports_connections = plan.network != Network::On;
+        let filter = Filter::in_namespaces(reports_connections).ok_or_else(|| NotBuilt {
             why: "no system call filter for this processor".into(),
             errno: 0,
             is_unavailable: false,
@@ -220,12 +221,7 @@ impl Sandbox {
         found.protected.make_missing(plan);
         let (gaps, ruleset) = await_build(&report)?;
         Ok(Sandbox {
-            entry: Entry::new(
-                Some((&namespace, namespaces)),
-                ruleset,
-                filters,
-                plan.network != Network::On,
-            ),
+            entry: Entry::new(Some((&namespace, namespaces)), ruleset, filter),
             protected: found.protected,
             mounts: open_mounts(pid),
             namespace: Some(namespace),

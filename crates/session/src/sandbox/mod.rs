@@ -2,10 +2,11 @@
 //!
 //! `plan` is data only: what the daemon wants. `init` starts the init process of the sandbox, which builds it
 //! (`build`: mounts, devices, loopback) and then only reaps orphans; the command enters afterwards (`entry`), drops
-//! its capabilities, and gets its Landlock domain (`rules`) and its system call filter (`filter`). The keeper stays outside. A
+//! its capabilities, and gets its Landlock domain (`rules`) and its system call filter (`filter`, compiled by `bpf`). The keeper stays outside. A
 //! step that fails is named, and nothing runs.
 
 pub mod attacks;
+mod bpf;
 mod bubblewrap;
 mod build;
 mod covers;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use abide_core::{Gap, Sandboxed, SandboxedBy};
 
 use super::entry::Entry;
-use super::filter::Filters;
+use super::filter::Filter;
 use super::git::Protected;
 use super::init::{NotBuilt, Sandbox};
 use super::layers::make_private_folder;
@@ -57,7 +57,7 @@ pub fn make(plan: &Plan) -> Result<Sandbox, NotBuilt> {
         Network::Off => &[libc::AF_NETLINK],
         Network::On => &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
     };
-    let filters = Filters::without_namespaces(families)
+    let filter = Filter::without_namespaces(families)
         .ok_or_else(|| not("no system call filter for this processor"))?;
     let temporary = temporary_folder(plan);
     make_private_folder(&temporary).map_err(|fault| failed("make a temporary folder", &fault))?;
@@ -74,7 +74,7 @@ pub fn make(plan: &Plan) -> Result<Sandbox, NotBuilt> {
         protected: Protected::of(plan),
         mounts: None,
         work: None,
-        entry: Entry::new(None, Some(ruleset), filters, false),
+        entry: Entry::new(None, Some(ruleset), filter),
     })
 }
 
