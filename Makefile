@@ -80,10 +80,13 @@ endef
 web/node_modules: web/package.json web/package-lock.json
 	cd web && npm ci --silent && touch node_modules
 
+# Cargo builds the program again after each build of the page, so the page is built only after a change.
+web/dist/index.html: $(shell find web/src web/public) $(wildcard web/*.html web/*.json web/vite.config.ts) | web/node_modules
+	cd web && npm run --silent build -- --logLevel warn
+
 web: ## the page, where there is npm; without it the binary says how to get it
 	@if command -v npm >/dev/null; then
-	  $(MAKE) --no-print-directory web/node_modules
-	  cd web && npm run --silent build -- --logLevel warn
+	  $(MAKE) --no-print-directory --silent web/dist/index.html
 	else
 	  echo "npm is not installed: abide is built without its page"
 	fi
