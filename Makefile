@@ -59,10 +59,11 @@ rust-test: programs ## unit tests, transcripts, simulation, real processes, inte
 	  # Most tests wait for processes, so several share a core: .config/nextest.toml says how many of which kind.
 	  threads=$$((4 * $$(nproc)))
 	  $(CARGO) nextest run --locked --workspace --test-threads $$threads
-	  ABIDE_TEST_STORE=postgres $(CARGO) nextest run --locked -p abide --test timers --test-threads $$threads
+	  # Of the workspace, because cargo builds a package alone with other features, all of it again.
+	  ABIDE_TEST_STORE=postgres $(CARGO) nextest run --locked --workspace --test timers --test-threads $$threads
 	else
 	  $(CARGO) test --locked --workspace --lib --bins --tests
-	  ABIDE_TEST_STORE=postgres $(CARGO) test --locked -p abide --test timers
+	  ABIDE_TEST_STORE=postgres $(CARGO) test --locked --workspace --test timers
 	fi
 	$(CARGO) test --locked --workspace --doc
 
