@@ -93,10 +93,10 @@ web: ## the page, where there is npm; without it the binary says how to get it
 	fi
 
 web-lint: web/node_modules ## the page: lints, types, unit tests
-	cd web
-	npm run --silent lint
-	npm run --silent types
-	npm run --silent unit
+	@$(MAKE) --no-print-directory --jobs --output-sync web-check-lint web-check-types web-check-unit
+
+web-check-%:
+	cd web && npm run --silent $*
 
 # The page's tests use the system's Chromium; CHROMIUM names another.
 browser:
