@@ -57,12 +57,13 @@ programs: ## the programs that the tests talk to (installs what is missing)
 rust-test: programs ## unit tests, transcripts, simulation, real processes, interfaces
 	if $(CARGO) nextest --version >/dev/null 2>&1; then
 	  # Most tests wait for processes, so several share a core: .config/nextest.toml says how many of which kind.
-	  threads=$$((4 * $$(nproc)))
+	  threads=$$((6 * $$(nproc)))
 	  $(CARGO) nextest run --locked --workspace --test-threads $$threads
-	  ABIDE_TEST_STORE=postgres $(CARGO) nextest run --locked -p abide --test timers --test-threads $$threads
+	  # Of the workspace, because cargo builds a package alone with other features, all of it again.
+	  ABIDE_TEST_STORE=postgres $(CARGO) nextest run --locked --workspace --test timers --test-threads $$threads
 	else
 	  $(CARGO) test --locked --workspace --lib --bins --tests
-	  ABIDE_TEST_STORE=postgres $(CARGO) test --locked -p abide --test timers
+	  ABIDE_TEST_STORE=postgres $(CARGO) test --locked --workspace --test timers
 	fi
 	$(CARGO) test --locked --workspace --doc
 
@@ -80,19 +81,22 @@ endef
 web/node_modules: web/package.json web/package-lock.json
 	cd web && npm ci --silent && touch node_modules
 
+# Cargo builds the program again after each build of the page, so the page is built only after a change.
+web/dist/index.html: $(shell find web/src web/public) $(wildcard web/*.html web/*.json web/vite.config.ts) | web/node_modules
+	cd web && npm run --silent build -- --logLevel warn
+
 web: ## the page, where there is npm; without it the binary says how to get it
 	@if command -v npm >/dev/null; then
-	  $(MAKE) --no-print-directory web/node_modules
-	  cd web && npm run --silent build -- --logLevel warn
+	  $(MAKE) --no-print-directory --silent web/dist/index.html
 	else
 	  echo "npm is not installed: abide is built without its page"
 	fi
 
 web-lint: web/node_modules ## the page: lints, types, unit tests
-	cd web
-	npm run --silent lint
-	npm run --silent types
-	npm run --silent unit
+	@$(MAKE) --no-print-directory --jobs --output-sync web-check-lint web-check-types web-check-unit
+
+web-check-%:
+	cd web && npm run --silent $*
 
 # The page's tests use the system's Chromium; CHROMIUM names another.
 browser:
@@ -158,7 +162,8 @@ package-test: web ## every kind of package, installed into an empty folder and t
 	binaries=()
 	for arch in x86_64 aarch64; do
 	  code=0
-	  binary=$$(packaging/static-binary $$arch dev) || code=$$?
+	  # A fixed date: with that of the last commit, cargo would build all C code, and what needs it, after every commit.
+	  binary=$$(SOURCE_DATE_EPOCH=1000000000 packaging/static-binary $$arch dev) || code=$$?
 	  case $$code in 0) binaries+=("$$arch=$$binary") ;; 3) ;; *) exit $$code ;; esac
 	done
 	if [ $${#binaries[@]} -lt 2 ]; then

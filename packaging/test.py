@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -26,10 +27,15 @@ FOREIGN = HERE / "foreign-architecture"
 def main():
     packages = Path(sys.argv[1]).resolve()
     tests = [archive, npm, claude_plugin, wheel, desktop_bundle, debian, container, crates, registry_entry, bill_of_materials]
-    for test in tests:
+
+    def tried(test):
         with tempfile.TemporaryDirectory(prefix="abide-package-") as empty:
-            skipped = test(packages, Path(empty))
-        print(f"{test.__name__}: {skipped or test.__doc__}")
+            return test(packages, Path(empty))
+
+    # Each installs into a folder of its own and mostly waits.
+    with ThreadPoolExecutor(4) as pool:
+        for test, skipped in zip(tests, pool.map(tried, tests)):
+            print(f"{test.__name__}: {skipped or test.__doc__}", flush=True)
 
 
 def archive(packages, empty):
@@ -102,16 +108,20 @@ def crates(packages, empty):
     """the crates were unpacked and built as `cargo install` does; the program has its page"""
     config = []
     for crate in sorted((packages / "crates").glob("*.crate")):
-        unpack(crate, empty)
         name, _, version = crate.stem.rpartition("-")
-        if name != "abide":
-            config += ["--config", f"patch.crates-io.{name}.path = {json.dumps(str(empty / crate.stem))}"]
-    assert (next(empty.glob("abide-[0-9]*")) / "page/index.html").is_file(), "the page is missing in the crate"
+        # Cargo builds again what is in another folder than before.
+        sources = ROOT / "target/package-crates" / name
+        replace(crate, sources)
+        if name == "abide":
+            program = sources
+        else:
+            config += ["--config", f"patch.crates-io.{name}.path = {json.dumps(str(sources))}"]
+    assert (program / "page/index.html").is_file(), "the page is missing in the crate"
     for setting in development_profile():
         config += ["--config", setting]
     # The patches are not in the lock file, hence no --locked; --offline keeps cargo from looking for newer versions.
     install = ["cargo", "install", "--quiet", "--offline", "--debug", "--root", empty / "root"]
-    run([*install, "--target-dir", ROOT / "target", *config, "--path", next(empty.glob("abide-[0-9]*"))])
+    run([*install, "--target-dir", ROOT / "target", *config, "--path", program])
     expect_call([empty / "root/bin/abide", "mcp"], empty)
 
 
@@ -227,6 +237,19 @@ def one(packages, pattern):
 def unpack(path, into):
     with tarfile.open(path) as tar:
         tar.extractall(into, filter="tar")
+
+
+def replace(crate, folder):
+    """Makes the folder contain the files of a crate and no others. Files that are the same keep their times."""
+    with tarfile.open(crate) as tar:
+        files = {folder / Path(*Path(entry.name).parts[1:]): tar.extractfile(entry).read() for entry in tar if entry.isfile()}
+    for old in folder.rglob("*"):
+        if old.is_file() and old not in files:
+            old.unlink()
+    for path, data in files.items():
+        if not path.is_file() or path.read_bytes() != data:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
 
 
 def unzip(path, into):

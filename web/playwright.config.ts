@@ -17,7 +17,8 @@ export default defineConfig({
   fullyParallel: true,
   forbidOnly: true,
   retries: 0,
-  workers: 3,
+  // Most tests wait for the daemon or an animation, so two share a core.
+  workers: '200%',
   // Generous, since nothing here is measured: on a busy machine a browser takes its time.
   timeout: 900_000,
   expect: { timeout: 120_000 },

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -24,6 +25,8 @@ pub struct Server {
 
 /// Port of a server without TCP.
 const PORT: u16 = 5_432;
+/// Time between two questions to a server that starts.
+const PAUSE: Duration = Duration::from_millis(20);
 
 impl Server {
     /// Server, if the tests run on PostgreSQL.
@@ -139,7 +142,8 @@ impl Server {
             let process = self.process.as_mut().expect("the server");
             let ended = process.try_wait().expect("a child");
             assert!(ended.is_none(), "{}", self.log());
-            std::thread::yield_now();
+            // Leaves the processor to the server.
+            std::thread::park_timeout(PAUSE);
         }
     }
 

@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 use crate::common::home::{Home, PATIENCE};
 pub use crate::common::postgres;
 
-/// Time between two looks at a state for which there is no event.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Time between the first looks at a state for which there is no event.
+const MIN_PAUSE: Duration = Duration::from_millis(10);
+/// Limit on that time, which grows with the time that the state has not come: a look can be a program that is started.
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 /// An abide of its own, whose folder is the state directory.
 pub struct Abide {
@@ -244,9 +246,10 @@ pub fn look_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < PATIENCE, "{what} never came");
+        let waited = begun.elapsed();
+        assert!(waited < PATIENCE, "{what} never came");
         // Leaves the processor to what the test waits for.
-        std::thread::park_timeout(PAUSE);
+        std::thread::park_timeout((waited / 20).clamp(MIN_PAUSE, MAX_PAUSE));
     }
 }
 

@@ -88,7 +88,8 @@ fn client_asks_its_person_before_the_command_runs() {
 fn client_that_reaches_nobody_gets_the_held_command() {
     for era in ERAS {
         let home = configured(Home::new());
-        let mut client = Client::start(&home, setup(era));
+        // The call waits for a person until shortly before the client's limit.
+        let mut client = Client::start(&home, setup_in(era, &[("ABIDE_CALL_LIMIT", "12")]));
         let command = json!({"command": "touch made"});
         let held = answered(&mut client, era, "shell", &command, "cancel");
         assert!(!is_error(&held), "{held}");

@@ -33,8 +33,8 @@ fn pip_installs_into_a_virtual_environment() {
         configure(user, &["allowed.test"], "");
         works_twice(
             user,
-            "set -e; rm -rf env; /usr/bin/python3 -m venv env; env/bin/pip install -q --disable-pip-version-check \
-             --index-url http://allowed.test/files/simple/ --trusted-host allowed.test answer; \
+            "set -e; [ -d env ] || /usr/bin/python3 -m venv env; env/bin/pip install -q --disable-pip-version-check \
+             --force-reinstall --index-url http://allowed.test/files/simple/ --trusted-host allowed.test answer; \
              env/bin/python -c 'import answer; print(\"answer\", answer.value)'",
         );
     });
