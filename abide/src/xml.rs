@@ -38,7 +38,7 @@ pub struct BlockError {
 pub fn parse(text: &str) -> Result<ParsedText, BlockError> {
     let mut parser = BlockParser { text, at: 0 };
     let mut parsed = ParsedText::default();
-    while parser.find_tool() {
+    while parser.find_tool()? {
         match parser.block()? {
             FoundBlock::Own(block) => parsed.blocks.push(block),
             FoundBlock::Foreign(block) => parsed.foreign.push(block),
@@ -98,17 +98,23 @@ impl<'a> BlockParser<'a> {
         Err(BlockError { line, sentence })
     }
 
-    /// Moves to the next opening tag of a tool; `<toolbox>` does not count. Returns false if there is none.
-    fn find_tool(&mut self) -> bool {
-        while let Some(found) = self.rest().find("<tool") {
+    /// Moves to the next opening tag of a tool; `<toolbox>` does not count. Returns false if there is none. A closing tag before
+    /// it is an error: the value of a field may have ended at a `</tool>` that was part of it.
+    fn find_tool(&mut self) -> Result<bool, BlockError> {
+        while let Some(found) = self.rest().find('<') {
             self.at += found;
-            let after = self.rest()["<tool".len()..].chars().next();
-            if after.is_none_or(|c| c.is_whitespace() || c == '>' || c == '/') {
-                return true;
+            if closing_tag(self.rest(), "tool").is_some() {
+                let sentence = "</tool> without a block that it closes; a value that contains it must be in <![CDATA[…]]>";
+                return self.error(self.line(), sentence);
             }
-            self.at += "<tool".len();
+            let opening = self.rest().strip_prefix("<tool");
+            let after = opening.map(|rest| rest.chars().next());
+            if after.is_some_and(|c| c.is_none_or(|c| c.is_whitespace() || c == '>' || c == '/')) {
+                return Ok(true);
+            }
+            self.at += "<".len();
         }
-        false
+        Ok(false)
     }
 
     fn block(&mut self) -> Result<FoundBlock, BlockError> {
@@ -653,6 +659,11 @@ mod tests {
             "<tool name=\"shell\"><command><![CDATA[x</command></tool>",
             1,
             "]]>",
+        );
+        wrong(
+            "<tool name=\"shell\"><command>a</command></tool>\nmore\n</command></tool>",
+            3,
+            "without a block",
         );
         wrong(
             "<tool name=\"shell\">\n<tool name=\"shell\"></tool>",

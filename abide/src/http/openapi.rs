@@ -327,7 +327,7 @@ fn header_parameters(names: &[&'static str]) -> Vec<Value> {
                 AGENT_HEADER => "The agent that the request acts for; with a token, else `default`.",
                 PERSON_HEADER => "`true`: a person sends the request; without an agent.",
                 CONVERSATION_HEADER => "Conversation of the agent whose messages the call may read: `claude_code:ID` or `codex:ID`.",
-                ROOT_HEADER => "Absolute path of the folder for commands that name none; else the home folder.",
+                ROOT_HEADER => "Absolute path of the folder for commands that name none, which is also the workspace of a sandbox; else the home folder.",
                 _ => "Idempotency key: a request that is sent again with the same key is carried out once.",
             };
             json!({"name": name, "in": "header", "required": false, "schema": {"type": "string"}, "description": about})

@@ -84,6 +84,8 @@ fn p185_without_an_overlay_the_home_folder_is_read_only_and_a_gap_is_named() {
             said.contains("the home folder is read-only instead of layered"),
             "185: {said}"
         );
+        let temporary = "a temporary folder is private and begins empty instead of layered";
+        assert!(said.contains(temporary), "185: {said}");
         assert!(said.contains("Read-only file system"), "185: {said}");
         assert_eq!(user.read("home/file"), "kept\n", "185");
         assert_eq!(user.read("work/file"), "x\n", "185");

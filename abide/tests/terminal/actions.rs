@@ -207,6 +207,25 @@ fn a_kill_returns_when_the_whole_tree_is_gone() {
 }
 
 #[test]
+fn text_of_an_ended_session_names_what_still_runs() {
+    with_engine(|engine| async move {
+        let command = "setsid sleep 61 >/dev/null 2>&1 </dev/null & sleep 0.1; echo begun";
+        let arguments = json!({"action": "start", "command": command});
+        let started = engine.call(arguments).await;
+        let text = &started.text;
+        assert!(text.contains("[exited with code 0"), "{text}");
+        assert!(
+            text.contains("still running in the background: sleep 61"),
+            "{text}"
+        );
+        let id = fact(&started, "session_id");
+        let kill = json!({"action": "kill", "session_id": id});
+        let killed = engine.call(kill).await;
+        assert!(!killed.text.contains("still running"), "{}", killed.text);
+    });
+}
+
+#[test]
 fn a_stopped_program_is_killed_too() {
     with_engine(|engine| async move {
         let session = engine.start("echo up; kill -STOP $$", json!({})).await;

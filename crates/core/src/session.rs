@@ -313,7 +313,7 @@ pub enum SandboxedBy {
 /// A promise of a sandbox that the mechanism in use does not keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gap {
-    /// Home and temporary folders are not layered.
+    /// The home folder is not layered.
     Layers,
     /// Abstract unix sockets are reachable.
     AbstractSockets,
@@ -327,6 +327,8 @@ pub enum Gap {
     NestedRepositories,
     /// Protected names that do not exist in the workspace can be made, and those that are replaced outside can be written.
     AbsentNames,
+    /// A temporary folder is not layered.
+    TemporaryLayers,
 }
 
 impl End {
@@ -425,7 +427,7 @@ impl SandboxedBy {
 
 impl Gap {
     /// All gaps.
-    pub const ALL: [Gap; 7] = [
+    pub const ALL: [Gap; 8] = [
         Gap::Layers,
         Gap::AbstractSockets,
         Gap::Protected,
@@ -433,6 +435,7 @@ impl Gap {
         Gap::Processes,
         Gap::NestedRepositories,
         Gap::AbsentNames,
+        Gap::TemporaryLayers,
     ];
 
     /// Sentence for results.
@@ -451,6 +454,9 @@ impl Gap {
             Gap::AbsentNames => {
                 "protected names that do not exist in the workspace can be made, which the result tells, and those that are \
                  replaced outside can be written"
+            }
+            Gap::TemporaryLayers => {
+                "a temporary folder is private and begins empty instead of layered"
             }
         }
     }

@@ -273,7 +273,7 @@ pub enum BadWorkspace {
         path: PathBuf,
         fault: std::io::Error,
     },
-    #[error("the workspace '{}' holds the whole home folder; start abide in a project folder", .0.display())]
+    #[error("the workspace '{}' holds the whole home folder; start abide in a project folder, or name one in the header `abide-root` over HTTP", .0.display())]
     HoldsHome(PathBuf),
     #[error("the workspace '{}' belongs to the system; start abide in a project folder", .0.display())]
     OfSystem(PathBuf),

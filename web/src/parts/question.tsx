@@ -1,7 +1,7 @@
 // A question to the person: the question, the exact command, and the answers.
 
 import { memo, useEffect, useRef, useState, type KeyboardEvent, type RefObject } from 'react';
-import { duration } from '../format';
+import { duration, visible } from '../format';
 import { answer, answerCommand } from '../state/actions';
 import { type CachedQuestion, stateCache } from '../state/state-cache';
 import { shortcuts } from '../state/prefs';
@@ -134,12 +134,12 @@ function CommandQuestion({
         <div className="facts">
           {held.rule && (
             <span>
-              rule <b>{held.rule}</b>
+              rule <b>{visible(held.rule)}</b>
             </span>
           )}
-          {held.why && <span>{held.why}</span>}
-          {held.part && held.part !== question.command && <span>because of {held.part}</span>}
-          <span>in {held.folder}</span>
+          {held.why && <span>{visible(held.why)}</span>}
+          {held.part && held.part !== question.command && <span>because of {visible(held.part)}</span>}
+          <span>in {visible(held.folder)}</span>
           <span>agent {question.agent}</span>
           {question.machine && <span>on {question.machine}</span>}
         </div>

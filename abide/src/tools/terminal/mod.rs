@@ -352,7 +352,9 @@ impl ActionRunner {
             text.push_str(&format!("\n[{note}]"));
         }
         if !view.is_running() {
-            report::leftovers(view, &mut summary);
+            if let Some(left) = report::leftovers(view, &mut summary) {
+                text.push_str(&format!("\n[{}]", self.mask(view, left)));
+            }
             report::recount_output(view, &mut summary);
         }
         report::mask_processes(&mut summary, |text| self.mask(view, text));

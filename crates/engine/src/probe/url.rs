@@ -115,9 +115,12 @@ pub(super) async fn check(condition: &Url, context: ProbeContext<'_>) -> Result<
     };
     match find(answer.response.body_mut(), &body, late).await {
         Ok(Search::Found(words)) => Ok(format!("{status} with {words:?}")),
-        Ok(Search::NoMatch { bytes }) => Err(Mismatch::Other(format!(
-            "answered {status}, without a match in {bytes} bytes of its body"
-        ))),
+        Ok(Search::NoMatch { bytes }) => {
+            let part = if bytes < MAX_BODY { "" } else { "the first " };
+            Err(Mismatch::Other(format!(
+                "answered {status}, without a match in {part}{bytes} bytes of its body"
+            )))
+        }
         Err(fault) => Err(Mismatch::Other(format!("its body cannot be read: {fault}"))),
     }
 }

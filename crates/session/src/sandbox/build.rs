@@ -117,7 +117,7 @@ pub fn build(
         .map_err(Fault::unavailable)?;
     let trees = Trees::make(plan, session)?;
     mounts::make_all_read_only().named(|| "make everything read-only".into())?;
-    let mut gaps = trees.layers.gaps();
+    let mut gaps = trees.layers.gaps(plan);
     let (writable, is_incomplete) = assemble(plan, trees, found)?;
     match (&plan.network, gate) {
         // A test can reach its own server.

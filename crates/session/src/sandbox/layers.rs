@@ -61,12 +61,18 @@ impl Layers {
     }
 
     /// Promises that layers could not keep.
-    pub fn gaps(&self) -> Vec<Gap> {
-        let is_private = |layer: &Layer| matches!(layer.made, Made::Private(_));
-        match self.all.iter().any(is_private) {
-            true => vec![Gap::Layers],
-            false => Vec::new(),
+    pub fn gaps(&self, plan: &Plan) -> Vec<Gap> {
+        let mut gaps: Vec<Gap> = Vec::new();
+        for layer in &self.all {
+            let gap = match plan.home.starts_with(&layer.path) {
+                true => Gap::Layers,
+                false => Gap::TemporaryLayers,
+            };
+            if matches!(layer.made, Made::Private(_)) && !gaps.contains(&gap) {
+                gaps.push(gap);
+            }
         }
+        gaps
     }
 
     /// Attaches all layers. Returns the paths that can be written.
