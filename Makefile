@@ -57,7 +57,7 @@ programs: ## the programs that the tests talk to (installs what is missing)
 rust-test: programs ## unit tests, transcripts, simulation, real processes, interfaces
 	if $(CARGO) nextest --version >/dev/null 2>&1; then
 	  # Most tests wait for processes, so several share a core: .config/nextest.toml says how many of which kind.
-	  threads=$$((6 * $$(nproc)))
+	  threads=$$((4 * $$(nproc)))
 	  $(CARGO) nextest run --locked --workspace --test-threads $$threads
 	  # Of the workspace, because cargo builds a package alone with other features, all of it again.
 	  ABIDE_TEST_STORE=postgres $(CARGO) nextest run --locked --workspace --test timers --test-threads $$threads
