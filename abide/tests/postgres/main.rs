@@ -134,7 +134,7 @@ fn condition_of_a_row_without_a_valid_code_is_not_looked_at_and_ends_the_wait() 
     });
     assert_eq!(timer["completed_by"], "impossible", "{timer}");
     let said = abide.post("/v1/tools/read_messages", &json!({})).body["text"].to_string();
-    assert!(said.contains("no valid code of this machine"), "{said}");
+    assert!(said.contains("no valid seal of this machine"), "{said}");
     assert!(!never.exists());
 }
 

@@ -302,7 +302,7 @@ mod tests {
     fn session_that_was_hardly_started_for_the_port_does_not_end_the_wait() {
         let failed = |views: [SessionView; 2], later: SessionView| {
             let since = Wall(SINCE.0 + STARTED_FOR_PORT.0);
-            let mut candidates = Candidates::new(Agent("ann".into()), None, since);
+            let mut candidates = CandidateSessions::new(Agent("ann".into()), None, since);
             candidates.update_all(views.map(Arc::new).to_vec());
             candidates.update(Arc::new(later));
             candidates.last_failed().map(|last| last.id)

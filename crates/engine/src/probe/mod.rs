@@ -96,7 +96,7 @@ struct TimerProbe {
 }
 
 /// Reason for a condition whose row others may have written.
-const NO_CODE: &str = "the condition was not looked at: its row in the database has no valid code of this machine, so \
+const NO_SEAL: &str = "the condition was not looked at: its row in the database has no valid seal of this machine, so \
     another user of the database may have written or changed it";
 
 /// Owner of a condition.
@@ -233,7 +233,7 @@ impl Prober {
     /// ends the wait as soon as it is started.
     pub fn register(&self, timer: TimerId, until: Option<Until>) {
         let watched = match until {
-            None => Err(NO_CODE.to_owned()),
+            None => Err(NO_SEAL.to_owned()),
             Some(until) => serde_json::from_str::<StoredCondition>(&until.condition)
                 .map(|StoredCondition { condition, root }| {
                     let owner = Owner::timer(timer, until, root);

@@ -132,7 +132,7 @@ fn reported_endings(db: &dyn Query, scope: RowScope) -> Result<HashSet<SessionId
     Ok(sessions.into_iter().flatten().collect())
 }
 
-/// Conditions of timers, as stored. `None`: the row has no valid code, so its condition is not used.
+/// Conditions of timers, as stored. `None`: the row has no valid seal, so its condition is not used.
 pub(super) type Conditions = Vec<(TimerId, Option<Until>)>;
 
 fn anchor(db: &dyn Query) -> Result<Option<Anchor>, StoreFault> {
