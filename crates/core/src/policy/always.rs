@@ -300,7 +300,7 @@ fn limited(rule: Rule, command: &SimpleCommand, place: &Place<'_>, choice: Choic
                 folders: vec![folder.clone()],
                 ..rule
             }),
-            Folder::Known(_) | Folder::Unknown => None,
+            Folder::Known(_) | Folder::Unknown | Folder::Elsewhere => None,
         },
         // The same path elsewhere is another program.
         Choice::Always if is_relative(&rule) => None,

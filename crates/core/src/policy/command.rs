@@ -64,6 +64,8 @@ pub enum Folder {
     Known(String),
     /// The directory depends on something that the text does not tell.
     Unknown,
+    /// A directory of another machine or of a container.
+    Elsewhere,
 }
 
 /// Construct that runs a command.

@@ -60,3 +60,29 @@ pub(super) fn matches_folder(pattern: &str, folder: &str) -> bool {
                 .is_some_and(|name| super::pattern::matches(part, name))
         })
 }
+
+/// Returns whether a file name pattern, in which `*` is any part of a name, stands for `path` or a directory above it. Both
+/// are normalized.
+pub(super) fn is_above(pattern: &str, path: &str) -> bool {
+    let mut names = path.split('/').filter(|name| !name.is_empty());
+    let mut parts = pattern.split('/').filter(|part| !part.is_empty());
+    parts.all(|part| {
+        names.next().is_some_and(|name| {
+            // The shell finds hidden files only with a dot in the pattern.
+            let is_found = part.starts_with('.') || !name.starts_with('.');
+            is_found && super::pattern::matches(part, name)
+        })
+    })
+}
+
+/// Returns whether a file name pattern, in which `*` is any part of a name, stands for `path`. Both are normalized.
+pub(super) fn is_same(pattern: &str, path: &str) -> bool {
+    let depth = |path: &str| path.split('/').filter(|name| !name.is_empty()).count();
+    depth(pattern) == depth(path) && is_above(pattern, path)
+}
+
+/// A directory and those above it, without the root directory.
+pub(super) fn with_parents(folder: &str) -> impl Iterator<Item = &str> {
+    let folders = core::iter::successors(Some(folder), |path| Some(path.rsplit_once('/')?.0));
+    folders.filter(|path| !path.is_empty())
+}

@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 use super::builtin::runs_others;
 use super::command::{Folder, Piece, RunsCode, SimpleCommand, Word};
 use super::decide::Place;
-use super::path::{expanded, is_within, matches_folder, normalized};
+use super::path::{
+    expanded, is_above, is_same, is_within, matches_folder, normalized, with_parents,
+};
 use super::pattern::{could_match, matches};
 use crate::id::{Conversation, settings_name};
 
@@ -213,7 +215,7 @@ impl Rule {
         self.folders.is_empty()
             || match &command.folder {
                 Folder::Known(folder) => self.matches_folder(folder, place),
-                Folder::Unknown => self.action != Action::Allow,
+                Folder::Unknown | Folder::Elsewhere => self.action != Action::Allow,
             }
     }
 
@@ -609,7 +611,7 @@ impl Targets {
                     || word.shown() == ":/"
                     || Targets::AboveWorkspace.is_hit_by(word, command, place)
             };
-            return command.folder == Folder::Unknown
+            return !matches!(command.folder, Folder::Known(_))
                 || paths.peek().is_none()
                 || paths.any(is_all);
         }
@@ -624,13 +626,26 @@ impl Targets {
         if text.is_empty() || (vague && !word.has_text()) {
             return false;
         }
-        let folder = match &command.folder {
+        match &command.folder {
             // The workspace is the repository, or a part of it.
-            _ if word.pieces.contains(&Piece::Repository) => place.workspace,
-            Folder::Known(folder) => folder.as_str(),
-            Folder::Unknown if absolute => "/",
-            Folder::Unknown => return false,
-        };
+            _ if word.pieces.contains(&Piece::Repository) => {
+                self.is_hit_in(place.workspace, &text, vague, place)
+            }
+            Folder::Known(folder) => self.is_hit_in(folder, &text, vague, place),
+            _ if absolute => self.is_hit_in("/", &text, vague, place),
+            // It may be the workspace or a directory above it.
+            Folder::Unknown => {
+                let mut folders = with_parents(place.workspace);
+                self == Targets::AboveWorkspace
+                    && !vague
+                    && folders.any(|folder| self.is_hit_in(folder, &text, vague, place))
+            }
+            Folder::Elsewhere => false,
+        }
+    }
+
+    /// Returns whether a path is such a one in this directory. It is `vague` if a part of it is not known.
+    fn is_hit_in(self, folder: &str, text: &str, vague: bool, place: &Place<'_>) -> bool {
         // Everything in a directory is as much as the directory; of a repository, so is everything hidden.
         let all = match text.trim_end_matches('/') {
             "" => None,
@@ -639,7 +654,13 @@ impl Targets {
             text => text.strip_suffix("/*").or_else(|| text.strip_suffix("/.*")),
         };
         let everything = all.is_some();
-        let path = normalized(all.unwrap_or(&text), folder);
+        let path = normalized(all.unwrap_or(text), folder);
+        // A pattern is as much as each path that it stands for.
+        let is = |other: &str| is_same(&path, other);
+        let is_entry = |above: &str| {
+            let parent = path.rsplit_once('/').map(|(parent, _)| parent);
+            parent.is_some_and(|parent| is_same(parent, above))
+        };
         let is_root = path == "/" || path == place.home || path == place.workspace;
         match self {
             Targets::Roots => {
@@ -648,29 +669,25 @@ impl Targets {
             }
             Targets::AboveWorkspace => {
                 let repository = [place.workspace, "/.git"].concat();
-                is_within(place.workspace, &path) || is_root || path == repository
+                let is_exact = is_within(place.workspace, &path) || is_root || path == repository;
+                is_exact
+                    || (!vague && is_above(&path, place.workspace))
+                    || (!vague && (is(place.home) || is(&repository)))
             }
             Targets::Parts => {
-                let is_entry = |above: &&str| {
-                    let below = path.strip_prefix(*above);
-                    let name = below.and_then(|below| below.strip_prefix('/'));
-                    name.is_some_and(|name| !name.contains('/'))
-                };
-                let in_home = path.strip_prefix(place.home);
-                let in_home = in_home.and_then(|rest| rest.strip_prefix('/'));
-                let is_part = PARTS.contains(&path.as_str())
-                    || PARENTS.iter().any(is_entry)
-                    || in_home.is_some_and(|path| HOME_PARTS.contains(&path));
+                let in_home = |part: &&str| is(&[place.home, "/", part].concat());
+                let is_part = PARTS.iter().any(|part| is(part))
+                    || PARENTS.iter().any(|above| is_entry(above))
+                    || HOME_PARTS.iter().any(in_home);
                 is_part && !vague && !is_within(&path, place.workspace)
             }
             // `hit` looks at all paths together.
             Targets::Untracked => false,
             Targets::System => {
-                let is_home = |name: &str| !name.contains('/') && path != place.workspace;
-                let is_system = SYSTEM.contains(&path.as_str())
+                let is_system = SYSTEM.iter().any(|folder| is(folder))
                     || path == "/"
-                    || path == place.home
-                    || path.strip_prefix("/home/").is_some_and(is_home);
+                    || is(place.home)
+                    || (is_entry("/home") && path != place.workspace);
                 is_system && !vague
             }
         }

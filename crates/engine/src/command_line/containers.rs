@@ -94,7 +94,7 @@ pub(super) fn container(
     let outer = SimpleCommand {
         folder: match inside.filter(|path| path.starts_with('/')) {
             Some(path) => Folder::Known(path),
-            None if is_run => Folder::Unknown,
+            None if is_run => Folder::Elsewhere,
             None => outer.folder.clone(),
         },
         ..outer.clone()

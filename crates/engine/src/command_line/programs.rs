@@ -167,7 +167,7 @@ pub(super) fn remote(
         } else if text == "--" {
         } else {
             let rest: Vec<Word> = std::iter::once(word).chain(words).cloned().collect();
-            let folder = Folder::Unknown;
+            let folder = Folder::Elsewhere;
             return script(reader, &joined(&rest), Scope { folder, ..scope });
         }
     }

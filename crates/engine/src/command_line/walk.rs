@@ -540,15 +540,17 @@ impl<'a> Walker<'a> {
 
 /// Directory after `cd` or `pushd`. `None`: the command does not change it.
 fn next_folder(command: &SimpleCommand, home: &str) -> Option<Folder> {
-    let program = command.program()?;
+    let is_prefix = |word: &&Word| matches!(word.text().as_deref(), Some("builtin" | "command"));
+    let prefixes = command.words.iter().take_while(is_prefix).count();
+    let (program, arguments) = command.words[prefixes..].split_first()?;
+    let program = program.text()?;
     match program.as_str() {
-        "cd" if command.arguments().is_empty() => return Some(Folder::Known(home.to_owned())),
+        "cd" if arguments.is_empty() => return Some(Folder::Known(home.to_owned())),
         "cd" | "pushd" | "chdir" => {}
         "popd" => return Some(Folder::Unknown),
         _ => return None,
     }
-    let mut paths = command.arguments().iter();
-    let path = paths.find(|word| {
+    let path = arguments.iter().find(|word| {
         word.text()
             .is_none_or(|text| !text.starts_with('-') || text == "-")
     });
@@ -559,14 +561,16 @@ fn next_folder(command: &SimpleCommand, home: &str) -> Option<Folder> {
     let path = path
         .filter(is_known)
         .map(|word| word.text_without_unknown(home))
-        .filter(|path| path != "-");
+        // `pushd +1` takes a directory of the stack.
+        .filter(|path| path != "-" && !(program == "pushd" && path.starts_with('+')));
     Some(match (path, &command.folder) {
         (Some(path), Folder::Known(folder)) => {
             Folder::Known(abide_core::policy::normalized(&path, folder))
         }
-        (Some(path), Folder::Unknown) if path.starts_with('/') => {
+        (Some(path), _) if path.starts_with('/') => {
             Folder::Known(abide_core::policy::normalized(&path, "/"))
         }
+        (_, Folder::Elsewhere) => Folder::Elsewhere,
         _ => Folder::Unknown,
     })
 }

@@ -571,9 +571,8 @@ fn folder_option(command: &SimpleCommand) -> Option<Folder> {
     let path = value_of(&start, names)?;
     Some(match (path.text(), &command.folder) {
         (Some(path), Folder::Known(folder)) => Folder::Known(normalized(&path, folder)),
-        (Some(path), Folder::Unknown) if path.starts_with('/') => {
-            Folder::Known(normalized(&path, "/"))
-        }
+        (Some(path), _) if path.starts_with('/') => Folder::Known(normalized(&path, "/")),
+        (_, Folder::Elsewhere) => Folder::Elsewhere,
         _ => Folder::Unknown,
     })
 }

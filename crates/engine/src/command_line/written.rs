@@ -115,7 +115,7 @@ fn key(file: &Word, folder: &Folder, home: &str) -> String {
     }
     let folder = match folder {
         Folder::Known(folder) => folder,
-        Folder::Unknown => "?",
+        Folder::Unknown | Folder::Elsewhere => "?",
     };
     normalized(&file.text_without_unknown(home), folder)
 }

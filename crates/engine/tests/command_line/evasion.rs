@@ -501,3 +501,137 @@ fn home_directory_by_a_changed_expansion_is_the_home_directory() {
         &["rm -rf \"${HOME%/}/.cache/x\"", "ls ${HOME%/*}"],
     );
 }
+
+#[test]
+fn pattern_is_as_much_as_each_path_that_it_stands_for() {
+    const WORKSPACE: &str = "/tmp/glob/proj";
+    let place = Place {
+        workspace: WORKSPACE,
+        ..place()
+    };
+    let mut wrong = String::new();
+    let mut expect = |expected, texts: &[&str]| {
+        for text in texts {
+            let found = builtin().decide(&parse(text, WORKSPACE), &place);
+            if found.action != expected {
+                wrong += &format!("{text:?} is not {expected:?}: {found:?}\n");
+            }
+        }
+    };
+    expect(
+        Action::Ask,
+        &[
+            "rm -rf /tmp/glob/pro?",
+            "rm -rf /tmp/glob/p*",
+            "rm -rf /tmp/glob/[op]roj/",
+            "rm -rf /tmp/glob/p*/*",
+            "rm -rf /tmp/*/proj",
+            "rm -rf /*/*/*",
+            "rm -rf ../pro*",
+            "rm -rf ../**",
+            "rm -rf \"$PWD\"/../p*j",
+            "rm -rf sub/../../pro*",
+            "rm -rf .g*",
+            "rm -rf /tmp/glo*",
+            "rm -rf /tm?",
+            "rm -rf /t*/glob",
+            "rm -rf /hom*",
+            "rm -rf /home/?",
+            "rm -rf /ho*/other",
+            "rm -rf /et[c]",
+            "rm -rf /e*",
+            "rm -rf /e*/nginx",
+            "rm -rf /var/lo*",
+            "rm -rf ~/Doc*",
+            "rm -rf ~/.s*",
+            "rm -rf /home/*/.ssh",
+            "rm -rf ~/.local/sh*",
+            "find /tmp/glob/pro? -delete",
+            "for d in ../pro*; do rm -rf \"$d\"; done",
+            "sh -c 'rm -rf /tmp/glob/p*'",
+            "cd .. && rm -rf p*",
+        ],
+    );
+    expect(
+        Action::Deny,
+        &[
+            "rm -rf /tmp/glob/proj",
+            "rm -rf ~/*",
+            "rm -rf /*",
+            "rm -rf /tmp/glob/p* /",
+        ],
+    );
+    expect(
+        Action::Allow,
+        &[
+            "rm -rf build/*",
+            "rm -rf ./dist/*",
+            "rm -rf *.o",
+            "rm -rf p*",
+            "rm -rf */proj",
+            "rm -rf */*/node_modules",
+            "rm -rf **/__pycache__",
+            "rm -rf /tmp/x*",
+            "rm -rf /tmp/glob/x*",
+            "rm -rf /tmp/glob/proj/p*",
+            "rm -rf /tmp/glob/*/build",
+            "rm -rf ../other*",
+            "rm -rf '../pro?'",
+            "rm -rf *git",
+            "rm -rf ~/.cache/pip*",
+            "rm -rf ~/*.log",
+            "rm -rf ~/src/p*",
+            "rm -rf /var/tmp/x*",
+            "rm -rf /var/lib/apt/lists/*",
+            "rm -rf \"$OUT\"/t*",
+            "rm -rf \"$OUT\"/*.o",
+        ],
+    );
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn folder_that_is_not_known_may_be_the_workspace_or_above_it() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "cd sub && cd - && rm -rf *",
+            "cd sub && cd - && rm -rf .",
+            "cd sub; cd \"$OLDPWD\"; rm -rf *",
+            "cd sub; cd ~-; rm -rf ./*",
+            "pushd sub; popd; rm -rf *",
+            "pushd sub; popd; rm -rf ../work",
+            "pushd sub; popd; rm -rf ../wor?",
+            "pushd sub; popd; rm -rf ..",
+            "pushd sub; pushd; rm -rf *",
+            "pushd sub; pushd +1; rm -rf *",
+            "pushd sub; popd; find . -delete",
+            "cd ..; cd /x; cd -; rm -rf work",
+            "cd ../..; cd /x; cd -; rm -rf src/work",
+            "cd \"$DIR\" && rm -rf *",
+            "cd sub; cd -; rm -rf .git",
+            "if x; then cd sub; fi; rm -rf *",
+            "cd sub; command cd ..; rm -rf *",
+            "cd sub; builtin cd -; rm -rf *",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "cd sub && rm -rf build",
+            "cd sub && rm -rf *",
+            "cd sub && make && cd - && rm -rf build",
+            "pushd sub; make; popd; rm -rf build/* *.o ./dist/* node_modules",
+            "cd \"$DIR\" && rm -rf build target \"$x\"",
+            "cd \"$(dirname \"$0\")/..\" && rm -rf tmp/*",
+            "pushd sub; popd; rm -rf /tmp/x",
+            "pushd sub; popd; cd /tmp/x && rm -rf *",
+            "(cd sub && make); rm -rf build",
+            "ssh host 'rm -rf work'",
+            "ssh host 'cd app && rm -rf *'",
+            "docker run --rm image sh -c 'rm -rf work'",
+        ],
+    );
+}
