@@ -188,7 +188,8 @@ fn f60_rows_that_others_change_in_the_database_run_nothing() {
     look_for("the file", || desk.path("kept").exists().then_some(()));
     let log = std::fs::read_to_string(desk.path("daemon.log")).expect("a log");
     assert_eq!(
-        log.matches("valid seal of this machine; it is not used").count(),
+        log.matches("valid seal of this machine; it is not used")
+            .count(),
         3,
         "{log}"
     );
