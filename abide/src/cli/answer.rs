@@ -41,7 +41,10 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
         return Ok(0);
     }
     if open.is_empty() && !args.follow {
-        outln!("No open questions.");
+        match at_terminal {
+            true => outln!("No open questions. `abide answer --follow` waits for the next ones."),
+            false => outln!("No open questions."),
+        }
         return Ok(0);
     }
     match Terminal::foreground().filter(|_| at_terminal) {

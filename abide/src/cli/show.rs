@@ -173,10 +173,13 @@ pub fn truncate(text: &str, most: usize) -> String {
     short
 }
 
+/// Width up to which a text is easy to read.
+const TEXT_WIDTH: usize = 100;
+
 /// Text wrapped to the width that is left beside `beside` columns; one line without a terminal. A word
 /// that is longer than a line, such as a path, is split.
 pub fn wrapped(text: &str, beside: usize) -> Vec<String> {
-    match terminal_width() {
+    match terminal_width().map(|width| width.min(TEXT_WIDTH)) {
         Some(room) => wrap(text, room.saturating_sub(beside).max(20)),
         None => vec![text.to_owned()],
     }

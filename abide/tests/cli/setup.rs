@@ -50,7 +50,12 @@ fn missing_file_is_created_and_removed_by_undo() {
     for (client, file, key) in CLIENTS {
         let abide = Abide::new();
         let path = home(&abide, file);
-        done(&abide, &[client, "--yes"]);
+        let said = done(&abide, &[client, "--yes"]);
+        let next = format!("`abide setup {client} --sandbox workspace-write`");
+        assert!(
+            said.contains("have no sandbox") && said.contains(&next),
+            "{said}"
+        );
         let made: Value = serde_json::from_str(&read(&path)).unwrap();
         let server = &made[key]["abide"];
         assert_eq!(server["command"], env!("CARGO_BIN_EXE_abide"), "{client}");
@@ -321,12 +326,17 @@ fn confirmation_defaults_to_no() {
         assert_eq!(path.exists(), written, "{answer:?}");
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            shown.contains("does not cover commands that abide runs"),
+            shown.contains("even if Claude Code has a sandbox for its own tools"),
             "{shown}"
         );
-        let note = "runs through abide have no sandbox. To switch it on, run \
-                    `abide setup claude-code --sandbox workspace-write`.";
-        assert_eq!(shown.matches(note).count(), usize::from(written), "{shown}");
+        // What the person has just refused is not offered again; what to try is said only after a change.
+        assert!(!shown.contains("have no sandbox"), "{shown}");
+        let first = "Use abide to run `echo building; sleep 60; echo built`";
+        assert_eq!(
+            shown.matches(first).count(),
+            usize::from(written),
+            "{shown}"
+        );
         // Neither the sandbox nor the waker nor the permission is written without a yes.
         assert!(!abide.path("abide/config.toml").exists());
         assert!(!home(&abide, ".claude/settings.json").exists());
@@ -340,7 +350,7 @@ fn person_who_says_yes_gets_the_sandbox_the_permission_and_the_waker() {
     for question in [
         "in a sandbox",
         "without asking you each time",
-        "May abide wake Claude Code",
+        "May abide start a turn of Claude Code",
         "Write this? [y/N]",
     ] {
         pty.wait_for(question);
@@ -476,13 +486,14 @@ fn person_chooses_among_several_installed_clients() {
     bare.env("PATH", "/nonexistent");
     let mut pty = Pty::run(bare);
     pty.wait_for("Found Claude Code and Codex on this machine.");
-    pty.wait_for("Set up Claude Code?");
+    pty.wait_for("Set up Claude Code? [Y/n]");
     pty.type_in(b"n\n");
     for (question, answer) in [
-        ("Set up Codex?", "y\n"),
+        // An empty line sets a client up, because each change is asked about.
+        ("Set up Codex? [Y/n]", "\n"),
         ("in a sandbox", "\n"),
         ("without asking you each time", "\n"),
-        ("May abide wake Codex", "\n"),
+        ("May abide start a turn of Codex", "\n"),
         ("Write this? [y/N]", "y\n"),
     ] {
         pty.wait_for(question);

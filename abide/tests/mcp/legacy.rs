@@ -292,11 +292,13 @@ fn codex_shows_one_question_at_a_time() {
     let first = client.asked();
     let message = first["params"]["message"].as_str().expect("a message");
     assert!(
-        message.contains("\n  Allow keeps waiting, Deny ends the command; "),
+        message.contains(
+            "\n  Allow keeps waiting, Deny ends the command, cancelling leaves the question open; "
+        ),
         "{message}"
     );
     assert!(
-        message.contains("\n  This form stays until the command ends"),
+        message.contains("\n  If the question is answered elsewhere, this form stays"),
         "{message}"
     );
     let open = home

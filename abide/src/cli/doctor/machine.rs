@@ -94,8 +94,10 @@ fn containment(wanted: Containment) -> Finding {
         ),
         (Containment::Auto, Err(why)) => Finding::warning(
             topic,
-            format!("subreaper, since {why}"),
-            "start it with systemd (`systemctl --user enable --now abide.service`) to get control groups",
+            format!(
+                "no control group, since {why}; the processes of a command are found through their parents (`subreaper`)"
+            ),
+            "everything works; for control groups, start abide with systemd (`systemctl --user enable --now abide.service`)",
         ),
     }
 }

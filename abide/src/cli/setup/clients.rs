@@ -145,10 +145,10 @@ impl ClientName {
     pub fn sandbox_question(self) -> String {
         let title = self.title();
         format!(
-            "Run the commands of {title} in a sandbox (`workspace-write`)? A sandbox or permission setting of {title} itself does not \
-             cover commands that abide runs. In the sandbox of abide they can change only the folder that {title} works in (what \
-             they write to your home or temporary folders is visible to them alone), do not see your keys and tokens, and have \
-             no network unless you allow it in the configuration."
+            "Run the commands of {title} in a sandbox? Without one they have all your rights, even if {title} has a sandbox for \
+             its own tools. In the sandbox they can change only the folder that {title} works in; what they write to your home or \
+             temporary folders is kept apart, where only they see it. They do not see your keys and tokens. They have no network, \
+             so `npm install` fails, until you allow it with `network` in abide's configuration."
         )
     }
 
@@ -156,8 +156,8 @@ impl ClientName {
     pub fn waker_question(self) -> Option<String> {
         let terms = self.waker_terms()?;
         Some(format!(
-            "May abide wake {} when a timer completes or a command ends after the agent has finished its turn? {terms} If you \
-             say no, the agent gets its messages the next time it calls abide.",
+            "May abide start a turn of {} when a timer completes or a command ends after the agent has finished? {terms} If you \
+             say no, the agent is told the next time it calls abide.",
             self.title()
         ))
     }
@@ -180,14 +180,12 @@ impl ClientName {
     pub fn waker_terms(self) -> Option<&'static str> {
         match self {
             ClientName::ClaudeCode => Some(
-                "An open session gets the message at once. If the agent asked to be woken, or you answer for a held \
-                 command, abide continues a closed session with `claude -p --resume`, at most 12 times an hour. You pay \
-                 for these turns as for any other.",
+                "You pay for it as for any other turn. In a closed session abide starts one with `claude -p --resume`, at most 12 times an hour and \
+                 only if the agent asked for it or waits for your answer.",
             ),
             ClientName::Codex => Some(
-                "An open thread gets the message at once. If the agent asked to be woken, or you answer for a held \
-                 command, abide continues a closed thread with `codex exec resume`, at most 12 times an hour. You pay \
-                 for these turns as for any other.",
+                "You pay for it as for any other turn. In a closed thread abide starts one with `codex exec resume`, at most 12 times an hour and \
+                 only if the agent asked for it or waits for your answer.",
             ),
             ClientName::Cursor | ClientName::Vscode | ClientName::Gemini => None,
         }

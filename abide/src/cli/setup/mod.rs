@@ -1,6 +1,7 @@
 //! `abide setup`: adds abide to the configuration file of a client, or of all that are installed. The change is shown first, the rest
 //! of the file is kept, and the change can be undone.
 
+mod choices;
 pub mod clients;
 mod created_folders;
 mod diff;
@@ -8,7 +9,7 @@ mod jsonc;
 pub mod launcher;
 mod toml;
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -18,7 +19,8 @@ use super::error::CliError;
 use super::show::{self, errln, outln};
 use crate::cli::replace_file;
 use crate::http::run_request::quoted;
-use abide_engine::config::{Config, Paths, SandboxMode, WakerKind, home};
+use abide_engine::config::{Config, Paths, SandboxMode};
+use choices::{Choices, Default, ask, has_person, is_asked, is_sandbox_off, read_answer};
 use clients::{ConfigFormat, ServerEntry};
 use created_folders::CreatedFolders;
 use jsonc::EditError;
@@ -27,7 +29,11 @@ use toml::OwnEntry;
 
 pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
     if let Some(client) = args.client {
-        return setup_client(client, args, paths);
+        let outcome = setup_client(client, args, paths)?;
+        if outcome.is_written && is_asked(args) {
+            print_first_call();
+        }
+        return Ok(outcome.code);
     }
     let found: Vec<ClientName> = (ClientName::ALL.into_iter())
         .filter(|client| client.missing().is_none())
@@ -39,7 +45,7 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
         ))
         .next("`abide setup CLIENT` sets one up before it is installed"));
     }
-    let mut code = 0;
+    let (mut code, mut is_written) = (0, false);
     let is_choice = found.len() > 1 && is_asked(args);
     if !args.json.json {
         let names: Vec<&str> = found.iter().map(|client| client.title()).collect();
@@ -52,7 +58,8 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
             outln!("");
         }
         if is_choice {
-            if !ask(&format!("Set up {}?", client.title()))? {
+            // The change itself is asked about later.
+            if !ask(&format!("Set up {}?", client.title()), Default::Yes)? {
                 continue;
             }
         } else if !args.json.json {
@@ -61,15 +68,34 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
         }
         needs_gap = true;
         // A file of one client that cannot be changed does not keep the others from being set up.
-        code = code.max(setup_client(client, args, paths).unwrap_or_else(|error| {
-            match args.json.json {
-                true => show::json(&json!({"client": client.word(), "error": error.sentence()})),
-                false => errln!("{error}"),
+        match setup_client(client, args, paths) {
+            Ok(outcome) => {
+                code = code.max(outcome.code);
+                is_written |= outcome.is_written;
             }
-            error.code
-        }));
+            Err(error) => {
+                match args.json.json {
+                    true => {
+                        show::json(&json!({"client": client.word(), "error": error.sentence()}));
+                    }
+                    false => errln!("{error}"),
+                }
+                code = code.max(error.code);
+            }
+        }
+    }
+    if is_written && is_asked(args) {
+        print_first_call();
     }
     Ok(code)
+}
+
+/// Prints what to try first, with a command that leads to a question.
+fn print_first_call() {
+    outln!("\nTo see a question of abide, type this in the client:\n");
+    print_wrapped(
+        "  Use abide to run `echo building; sleep 60; echo built` with execute_command and a timeout of 30 seconds.",
+    );
 }
 
 /// Names as in a sentence: `a, b and c`.
@@ -81,7 +107,14 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
+/// Result of the setup of a client.
+struct Outcome {
+    /// Exit code.
+    code: u8,
+    is_written: bool,
+}
+
+fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<Outcome, CliError> {
     let project = project(args)?;
     let agent = match args.agent.name() {
         Some(name) => name,
@@ -131,100 +164,21 @@ fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<u
             }
         }
     }
+    let outcome = Outcome {
+        code: u8::from(may_write && !written),
+        is_written: written && !args.undo,
+    };
     if args.json.json {
         let is_installed = missing.is_none();
         show::json(&facts(client, &agent, &changes, written, is_installed));
-        return Ok(u8::from(may_write && !written));
+        return Ok(outcome);
     }
     print_result(client, args, &agent, &pending, written.then_some(choices));
-    if !args.undo && !args.print && (written || pending.is_empty()) {
+    // A person who was asked has just said no to it.
+    if !args.undo && !args.print && !is_asked(args) && (written || pending.is_empty()) {
         print_sandbox(client, args, paths, &agent)?;
     }
-    Ok(u8::from(may_write && !written))
-}
-
-/// Choices of the person beside the entry itself.
-#[derive(Clone, Copy, Debug)]
-struct Choices {
-    /// Sandbox of the client's commands; `None`: it stays as it is.
-    sandbox: Option<SetupSandbox>,
-    /// The client calls the tools without asking each time.
-    without_approval: bool,
-    /// abide wakes the client for messages; `false`: a waker that is there stays.
-    waker: bool,
-}
-
-impl Choices {
-    /// Options of the command line; at a terminal, answers of the person to what no option decides.
-    fn of(
-        client: ClientName,
-        args: &SetupArgs,
-        paths: &Paths,
-        agent: &str,
-    ) -> Result<Self, CliError> {
-        let mut choices = Choices {
-            sandbox: args.sandbox,
-            without_approval: args.approve,
-            waker: args.waker && client.waker().is_some(),
-        };
-        if !is_asked(args) {
-            return Ok(choices);
-        }
-        let config = Config::load(&paths.config).unwrap_or_default();
-        let here = std::env::current_dir()?;
-        let is_open = choices.sandbox.is_none() && is_sandbox_off(&config, agent, &here);
-        if is_open && ask(&client.sandbox_question())? {
-            choices.sandbox = Some(SetupSandbox::WorkspaceWrite);
-        }
-        if let Some(question) = client.approval_question() {
-            let project = args.project.then_some(here.as_path());
-            let servers = replace_file::read(&client.file(project)).ok().flatten();
-            let asks = client.asks_before_calls(&servers.unwrap_or_default(), project);
-            choices.without_approval =
-                choices.without_approval || !asks.unwrap_or(true) || ask(&question)?;
-        }
-        let question = client.waker_question().filter(|_| !choices.waker);
-        if let Some(question) = question.filter(|_| !has_waker(client, agent, &config)) {
-            choices.waker = ask(&question)?;
-        }
-        Ok(choices)
-    }
-}
-
-/// Returns `true` if commands of this agent in this folder run without a sandbox.
-fn is_sandbox_off(config: &Config, agent: &str, folder: &Path) -> bool {
-    config.sandbox.of(agent, folder, &home()).mode == SandboxMode::Off
-}
-
-/// Asks a question at the terminal. The default is no.
-fn ask(question: &str) -> Result<bool, CliError> {
-    for line in show::wrapped(question, 0) {
-        outln!("{line}");
-    }
-    let mut out = std::io::stdout();
-    write!(out, "[y/N] ")?;
-    out.flush()?;
-    let answer = read_answer();
-    outln!("");
-    answer
-}
-
-fn read_answer() -> Result<bool, CliError> {
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    let answer = answer.trim().to_ascii_lowercase();
-    Ok(matches!(answer.as_str(), "y" | "yes"))
-}
-
-/// Returns `true` if the configuration has a waker of this client for this agent.
-fn has_waker(client: ClientName, agent: &str, config: &Config) -> bool {
-    let is_of_client = |kind: &WakerKind| match client {
-        ClientName::ClaudeCode => matches!(kind, WakerKind::ClaudeCode),
-        ClientName::Codex => matches!(kind, WakerKind::Codex),
-        ClientName::Cursor | ClientName::Vscode | ClientName::Gemini => false,
-    };
-    let mut wakers = config.wakers.iter();
-    wakers.any(|waker| is_of_client(&waker.kind) && (waker.agent == "*" || waker.agent == agent))
+    Ok(outcome)
 }
 
 /// Folder of the project whose configuration is changed; `None`: that of the user is.
@@ -376,32 +330,23 @@ fn program() -> Result<String, CliError> {
     })
 }
 
-/// Returns `true` if the choices are left to a person at the terminal.
-fn is_asked(args: &SetupArgs) -> bool {
-    !(args.yes || args.print || args.undo || args.json.json) && has_person()
-}
-
-/// Returns `true` if a person at a terminal can be asked.
-fn has_person() -> bool {
-    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
-}
-
 /// Shows the changes and asks for confirmation at the terminal. Without a terminal the answer is no.
 fn confirm(client: ClientName, args: &SetupArgs, changes: &[&Change]) -> Result<bool, CliError> {
     show_changes(client, args, changes);
     if !has_person() {
         return Ok(false);
     }
-    let mut out = std::io::stdout();
-    write!(out, "\nWrite this? [y/N] ")?;
-    out.flush()?;
-    read_answer()
+    write!(std::io::stdout(), "\nWrite this? ")?;
+    read_answer(Default::No)
 }
 
 /// Shows the changes and what a waker that was not asked about can cost.
 fn show_changes(client: ClientName, args: &SetupArgs, changes: &[&Change]) {
     let heading = show::HEADING;
-    for change in changes {
+    for (at, change) in changes.iter().enumerate() {
+        if at > 0 {
+            outln!("");
+        }
         let what = match change.word() {
             "create" => " (new)",
             "remove" => " (removed)",
@@ -474,7 +419,8 @@ fn print_result(
         for change in changes.iter().filter(|change| change.backup().exists()) {
             outln!("Copy of the original file: {}", change.backup().display());
         }
-        if client.approval_question().is_some() && !choices.without_approval {
+        let may_approve = client.approval_question().is_some() && !choices.without_approval;
+        if may_approve && !is_asked(args) {
             print_wrapped(&format!(
                 "To let {title} call the tools of abide without asking you each time, run `{}`.",
                 next_setup(client, args, agent, "--approve")
