@@ -148,7 +148,7 @@ impl ClientName {
             "Run the commands of {title} in a sandbox? Without one they have all your rights, even if {title} has a sandbox for \
              its own tools. In the sandbox they can change only the folder that {title} works in; what they write to your home or \
              temporary folders is kept apart, where only they see it. They do not see your keys and tokens. They have no network, \
-             so `npm install` fails, until you allow it with `network` in abide's configuration."
+             so `npm install` fails, until you add `network = \"on\"` to the entry that is shown below."
         )
     }
 
@@ -180,12 +180,10 @@ impl ClientName {
     pub fn waker_terms(self) -> Option<&'static str> {
         match self {
             ClientName::ClaudeCode => Some(
-                "You pay for it as for any other turn. In a closed session abide starts one with `claude -p --resume`, at most 12 times an hour and \
-                 only if the agent asked for it or waits for your answer.",
+                "You pay for it as for any other turn. In a closed session it is started with `claude -p --resume`, at most 12 times an hour.",
             ),
             ClientName::Codex => Some(
-                "You pay for it as for any other turn. In a closed thread abide starts one with `codex exec resume`, at most 12 times an hour and \
-                 only if the agent asked for it or waits for your answer.",
+                "You pay for it as for any other turn. In a closed thread it is started with `codex exec resume`, at most 12 times an hour.",
             ),
             ClientName::Cursor | ClientName::Vscode | ClientName::Gemini => None,
         }

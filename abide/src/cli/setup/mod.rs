@@ -92,7 +92,7 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
 
 /// Prints what to try first, with a command that leads to a question.
 fn print_first_call() {
-    outln!("\nTo see a question of abide, type this in the client:\n");
+    outln!("\nTo see a question of abide, type this in the client, and wait for 30 seconds:\n");
     print_wrapped(
         "  Use abide to run `echo building; sleep 60; echo built` with execute_command and a timeout of 30 seconds.",
     );
