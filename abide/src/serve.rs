@@ -21,6 +21,8 @@ use crate::{daemon_process, fleet, http, lock, mcp};
 /// Runs the daemon until it is told to stop. On `ready` the daemon reports that it can be called, or an error.
 pub fn serve(paths: Paths, config: Config, ready: Option<OwnedFd>) -> anyhow::Result<()> {
     let mut ready = ready.map(File::from);
+    // A daemon that a client started is called `exe` otherwise, after the link it was started from.
+    let _ = rustix::thread::set_name(c"abide");
     descriptors::raise_limit();
     oom::protect_this_process();
     secret::set_not_dumpable();

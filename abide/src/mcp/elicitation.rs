@@ -22,7 +22,8 @@ pub enum ElicitationReply {
 }
 
 /// Note in the form of a client that keeps showing it after the question was closed.
-const STAYS: &str = "\n  If the question is answered elsewhere, this form stays until the command ends; ignore it then.";
+const STAYS: &str =
+    "\n  Cancel leaves the question open elsewhere. If it is answered there, ignore this form.";
 
 /// Elicitation request for a question. Accepting means yes and declining means no, which every client can show. The
 /// form about an idle session has no fields; the one about a command offers the other answers.

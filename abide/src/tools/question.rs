@@ -54,7 +54,7 @@ fn text(question: &QuestionView, buttons: Option<FormButtons>) -> String {
         return connection_question(question, connection);
     }
     let effect = buttons.map(|FormButtons { accept, decline }| {
-        format!("{accept} keeps waiting, {decline} ends the command, cancelling leaves the question open; ")
+        format!("{accept} keeps waiting, {decline} ends the command; ")
     });
     let mut text = format!(
         "Command has been idle for {}. Continue waiting?\n  command: {}\n  {}running for {}, quiet for {}, now {}",
@@ -302,7 +302,7 @@ mod tests {
             decline: "Deny",
         };
         let text = form_text(&question(&[b"cc main.c"]), buttons);
-        let line = "\n  Allow keeps waiting, Deny ends the command, cancelling leaves the question open; running for ";
+        let line = "\n  Allow keeps waiting, Deny ends the command; running for ";
         assert!(text.contains(line), "{text}");
         assert_eq!(text.lines().count(), 3, "{text}");
     }

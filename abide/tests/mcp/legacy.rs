@@ -292,13 +292,11 @@ fn codex_shows_one_question_at_a_time() {
     let first = client.asked();
     let message = first["params"]["message"].as_str().expect("a message");
     assert!(
-        message.contains(
-            "\n  Allow keeps waiting, Deny ends the command, cancelling leaves the question open; "
-        ),
+        message.contains("\n  Allow keeps waiting, Deny ends the command; "),
         "{message}"
     );
     assert!(
-        message.contains("\n  If the question is answered elsewhere, this form stays"),
+        message.contains("\n  Cancel leaves the question open elsewhere"),
         "{message}"
     );
     let open = home

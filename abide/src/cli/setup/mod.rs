@@ -31,6 +31,7 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
     if let Some(client) = args.client {
         let outcome = setup_client(client, args, paths)?;
         if outcome.is_written && is_asked(args) {
+            outln!("");
             print_first_call();
         }
         return Ok(outcome.code);
@@ -85,6 +86,9 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
         }
     }
     if is_written && is_asked(args) {
+        if needs_gap {
+            outln!("");
+        }
         print_first_call();
     }
     Ok(code)
@@ -92,9 +96,9 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
 
 /// Prints what to try first, with a command that leads to a question.
 fn print_first_call() {
-    outln!("\nTo see a question of abide, type this in the client, and wait for 30 seconds:\n");
-    print_wrapped(
-        "  Use abide to run `echo building; sleep 60; echo built` with execute_command and a timeout of 30 seconds.",
+    outln!("To see a question of abide, type this in the client, and wait for 30 seconds:\n");
+    outln!(
+        "Use abide to run `echo building; sleep 60; echo built` with execute_command and a timeout of 30 seconds."
     );
 }
 
