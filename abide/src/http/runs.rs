@@ -25,10 +25,10 @@ use super::frame::{self, Frame};
 use super::log_stream::{LogTail, frames, output_end};
 use super::problem::Problem;
 use super::requester::{self, Requester};
-use super::run_request::{NetworkName, OsText, RunBody, SandboxName, StdinKind, quoted};
+use super::run_request::{OsText, RunBody, StdinKind, quoted};
 use super::sessions::{session_from, session_name};
 use crate::tools::{CommandCaller, StartDecision, not_started, question_fields, refused_to_person};
-use abide_engine::config::{self, NetworkMode, SandboxMode};
+use abide_engine::config;
 use abide_engine::sandbox::{
     SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment,
 };
@@ -48,7 +48,10 @@ pub async fn run(
     } else {
         Asking::Elsewhere
     };
-    let wish = wish(&body);
+    let wish = SandboxWish {
+        mode: body.sandbox,
+        network: body.network,
+    };
     let (mut run, mut launch) = parse_request(body, asking)?;
     launch.inherited_limits = requester::inherited_limits(&headers)?;
     // The words are executed, whatever the command line says.
@@ -180,21 +183,6 @@ fn parse_request(body: RunBody, asking: Asking) -> Result<(Run, LaunchOptions), 
         approval: None,
     };
     Ok((run, launch))
-}
-
-fn wish(body: &RunBody) -> SandboxWish {
-    SandboxWish {
-        mode: body.sandbox.map(|name| match name {
-            SandboxName::ReadOnly => SandboxMode::ReadOnly,
-            SandboxName::WorkspaceWrite => SandboxMode::WorkspaceWrite,
-            SandboxName::Off => SandboxMode::Off,
-        }),
-        network: body.network.map(|name| match name {
-            NetworkName::On => NetworkMode::On,
-            NetworkName::Allowlist => NetworkMode::Allowlist,
-            NetworkName::Off => NetworkMode::Off,
-        }),
-    }
 }
 
 /// Gives the command its sandbox. A person chooses freely; an agent, or a command inside a session, is bound by the

@@ -296,11 +296,7 @@ fn report(
     let none_failed = attacks.iter().all(|attack| attack.result != "failed");
     Ok(Hostile {
         mode: mode.as_str().into(),
-        network: match network {
-            NetworkMode::Off => "off".into(),
-            NetworkMode::Allowlist => "allowlist".into(),
-            NetworkMode::On => "on".into(),
-        },
+        network: network.as_str().into(),
         sandboxed_by: by,
         sandbox_gaps: gaps,
         held: is_sandboxed && none_failed,
