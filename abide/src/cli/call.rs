@@ -7,7 +7,7 @@ use abide_output::sanitizer::Sanitizer;
 use serde_json::{Value, json};
 
 use super::args::CallArgs;
-use super::client::{Client, ClientError};
+use super::client::{Client, ClientError, ToolResult};
 use super::error::CliError;
 use super::show;
 use super::show::errln;
@@ -45,7 +45,7 @@ pub async fn call(client: Client, call: CallArgs) -> Result<u8, CliError> {
         code = 1;
         errln!("abide: not run: {}", foreign.error);
         if call.json.json {
-            let result = json!({"text": foreign.error.sentence, "is_error": true});
+            let result = ToolResult::refused(foreign.error.sentence);
             show::json(
                 &json!({"tool": foreign.tool, "line": foreign.error.line, "result": result}),
             );
@@ -57,20 +57,19 @@ pub async fn call(client: Client, call: CallArgs) -> Result<u8, CliError> {
         let result = match client.post_retrying(&path, &arguments).await {
             Ok(result) => result,
             // A refused call is a result too, for the model that wrote it.
-            Err(ClientError::Refused { detail, .. }) => json!({"text": detail, "is_error": true}),
+            Err(ClientError::Refused { detail, .. }) => ToolResult::refused(detail),
             Err(other) => return Err(other.into()),
         };
-        if result["is_error"] == true {
+        if result.is_error {
             code = 1;
         }
         if call.json.json {
             show::json(&json!({"tool": block.tool, "line": block.line, "result": result}));
         } else {
-            let text = result["text"].as_str().unwrap_or_default();
             // A model wrote the call, and the result may repeat it: remove control sequences for a terminal.
             let text = match super::stdout_is_terminal() {
-                true => Sanitizer::default().clean(text.as_bytes()),
-                false => text.to_owned(),
+                true => Sanitizer::default().clean(result.text.as_bytes()),
+                false => result.text,
             };
             let tool = block.tool;
             let out = format!("<tool_result name=\"{tool}\">\n{text}\n</tool_result>\n");

@@ -58,7 +58,7 @@ pub use sandbox::{NetworkMode, SandboxMode};
 pub use search::{Match, MatchPage};
 pub use session::{
     Activity, Containment, ListedSession, LiveActivity, OutputEnded, Process, RemovedSession,
-    RunAccepted, RunEnded, SandboxedBy, Session, SessionEnd, SessionPage, SessionState,
+    RunAccepted, RunEnded, RunOutcome, SandboxedBy, Session, SessionEnd, SessionPage, SessionState,
     SessionStatus, SessionSummary, StartError,
 };
 pub use session_stats::{AgentSessions, SessionDay, SessionOutcomes, SessionStats};
