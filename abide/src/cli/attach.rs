@@ -57,17 +57,8 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
     check_attachable(&client, &id).await?;
     let (keys, typed) = mpsc::channel(KEY_QUEUE);
     let raw = terminal.raw()?;
-    let session = watch::channel(id.clone()).1;
-    let forwarded = input::forward(client.clone(), session, Source::Keys(typed));
     let (refuse, refused) = mpsc::channel(1);
-    let forwarding = tokio::spawn(async move {
-        // The end of the session is shown by its output; a machine that does not allow input says so here.
-        if let Err(error @ ClientError::Refused { status, .. }) = forwarded.await
-            && status == StatusCode::FORBIDDEN
-        {
-            let _ = refuse.send(error).await;
-        }
-    });
+    let forwarding = tokio::spawn(forward_keys(client.clone(), id.clone(), typed, refuse));
     let mut attachment = Attachment {
         client,
         id,
@@ -105,6 +96,22 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
         AttachEnd::Ended(session) => errln!("{}", ending(&id, &session)),
     }
     Ok(0)
+}
+
+/// Forwards keys to the session. Its end is shown by its output; a machine that does not allow input says so here.
+async fn forward_keys(
+    client: Client,
+    id: String,
+    typed: mpsc::Receiver<Bytes>,
+    refuse: mpsc::Sender<ClientError>,
+) {
+    let session = watch::channel(id).1;
+    let forwarded = input::forward(client, session, Source::Keys(typed)).await;
+    if let Err(error @ ClientError::Refused { status, .. }) = forwarded
+        && status == StatusCode::FORBIDDEN
+    {
+        let _ = refuse.send(error).await;
+    }
 }
 
 /// Refuses a session that has ended, or that has no terminal.

@@ -17,20 +17,8 @@ use crate::xml;
 const TEXT_LIMIT: u64 = 16 << 20;
 
 pub async fn call(client: Client, call: CallArgs) -> Result<u8, CliError> {
-    let mut text = String::new();
     let file = call.file.as_deref().filter(|path| *path != Path::new("-"));
-    let read = match file {
-        Some(path) => std::fs::File::open(path)
-            .and_then(|file| file.take(TEXT_LIMIT).read_to_string(&mut text)),
-        None => std::io::stdin().take(TEXT_LIMIT).read_to_string(&mut text),
-    };
-    read.map_err(|fault| {
-        let named = file.map_or_else(
-            || "standard input".to_owned(),
-            |path| path.display().to_string(),
-        );
-        CliError::new(format!("cannot read {named}: {fault}")).code(2)
-    })?;
+    let text = read_text(file)?;
     let parsed = xml::parse(&text).map_err(|fault| CliError::new(fault.to_string()).code(2))?;
     let blocks = parsed.blocks;
     if blocks.is_empty() {
@@ -77,4 +65,21 @@ pub async fn call(client: Client, call: CallArgs) -> Result<u8, CliError> {
         }
     }
     Ok(code)
+}
+
+/// Text of a file; without one, of standard input.
+fn read_text(file: Option<&Path>) -> Result<String, CliError> {
+    let mut text = String::new();
+    let read = match file {
+        Some(path) => std::fs::File::open(path)
+            .and_then(|file| file.take(TEXT_LIMIT).read_to_string(&mut text)),
+        None => std::io::stdin().take(TEXT_LIMIT).read_to_string(&mut text),
+    };
+    match read {
+        Ok(_) => Ok(text),
+        Err(fault) => {
+            let named = file.map_or("standard input".into(), Path::to_string_lossy);
+            Err(CliError::new(format!("cannot read {named}: {fault}")).code(2))
+        }
+    }
 }
