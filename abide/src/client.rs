@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use abide_api::{QuestionEvent, QuestionPage};
+use abide_api::{Answered, QuestionEvent, QuestionPage};
 use abide_core::{Conversation, QuestionId};
 use axum::Router;
 use axum::body::Body;
@@ -17,9 +17,9 @@ use hyper::service::Service;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use tokio::net::UnixStream;
 
 use crate::connect::{self, DaemonSocket};
@@ -161,55 +161,50 @@ impl Client {
     }
 
     /// Sends a GET request and reads the whole answer.
-    pub async fn get(&self, path: &str) -> Result<Value, ClientError> {
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         // Reading changes nothing, so the request is repeated if the daemon goes away meanwhile.
-        self.request_retrying(Method::GET, path, Bytes::new(), None)
-            .await
+        let answer = self.request_retrying(Method::GET, path, Bytes::new(), None);
+        public_type(answer.await?)
     }
 
-    /// Sends a GET request and reads the whole answer, which is of a public type.
-    pub async fn get_as<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        public_type(self.get(path).await?)
-    }
-
-    /// Reads a list page by page. `path` has a query; `list` is the field with the entries.
-    pub async fn get_all(&self, path: &str, list: &str) -> Result<Vec<Value>, ClientError> {
-        match self.get_whole(path, list).await?[list].take() {
-            Value::Array(entries) => Ok(entries),
-            _ => Ok(Vec::new()),
-        }
-    }
-
-    /// Reads a list page by page. Returns the last page with the entries of all.
-    pub async fn get_whole(&self, path: &str, list: &str) -> Result<Value, ClientError> {
+    /// Reads a list page by page. `path` has a query; `split` returns the entries of a page and the start of the next one.
+    pub async fn get_all<P: DeserializeOwned, E>(
+        &self,
+        path: &str,
+        mut split: impl FnMut(P) -> (Vec<E>, Option<String>),
+    ) -> Result<Vec<E>, ClientError> {
         let mut entries = Vec::new();
         let mut after = String::new();
         loop {
-            let mut page = self.get(&format!("{path}&limit={PAGE}{after}")).await?;
-            if let Value::Array(some) = page[list].take() {
-                entries.extend(some);
-            }
-            match page["next"].as_str() {
+            let page = self.get(&format!("{path}&limit={PAGE}{after}")).await?;
+            let (some, next) = split(page);
+            entries.extend(some);
+            match next {
                 Some(next) => after = format!("&after={next}"),
-                None => {
-                    page[list] = entries.into();
-                    return Ok(page);
-                }
+                None => return Ok(entries),
             }
         }
     }
 
     /// Sends a POST request, and reads the whole answer. The request is repeated if the daemon goes away meanwhile; an
     /// idempotency key tells the next daemon whether it was already performed.
-    pub async fn post_retrying(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
+    pub async fn post_retrying<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<T, ClientError> {
         self.post_bytes(path, body.to_string().into()).await
     }
 
     /// Like [`Client::post_retrying`], with these bytes as the body.
-    pub async fn post_bytes(&self, path: &str, body: Bytes) -> Result<Value, ClientError> {
+    pub async fn post_bytes<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T, ClientError> {
         let key = secret::random_hex::<16>();
-        self.request_retrying(Method::POST, path, body, Some(&key))
-            .await
+        let answer = self.request_retrying(Method::POST, path, body, Some(&key));
+        public_type(answer.await?)
     }
 
     async fn request_retrying(
@@ -239,14 +234,22 @@ impl Client {
     }
 
     /// Sends a POST request and reads the whole answer. The request is not repeated.
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<T, ClientError> {
         let body = body.to_string().into();
-        self.request(Method::POST, path, body, None).await
+        public_type(self.request(Method::POST, path, body, None).await?)
     }
 
     /// Answers a question, with `yes` or `no` or in the words that it offers. A daemon that goes away meanwhile may have
     /// taken the answer; the next one knows it again by its key.
-    pub async fn answer(&self, question: &str, word: &str) -> Result<Value, ClientError> {
+    pub async fn answer(
+        &self,
+        question: impl std::fmt::Display,
+        word: &str,
+    ) -> Result<Answered, ClientError> {
         let path = format!("/v1/questions/{question}/answer");
         self.post_retrying(&path, &json!({"answer": word})).await
     }
@@ -363,20 +366,100 @@ async fn refusal(response: Response<Body>, path: &str) -> ClientError {
         Ok(body) => body.to_bytes(),
         Err(fault) => return ClientError::Broken(fault.to_string()),
     };
-    let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let field = |name: &str| problem[name].as_str().map(str::to_owned);
-    let (detail, closing, wrong) = (field("detail"), field("closing"), field("field"));
-    let detail = detail.unwrap_or_else(|| format!("the daemon answered {status}"));
+    let problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
+    let detail = (problem.detail).unwrap_or_else(|| format!("the daemon answered {status}"));
     // A daemon that is stopping has done nothing with the request, as if it had gone a moment earlier.
     match status {
         StatusCode::SERVICE_UNAVAILABLE => ClientError::Broken(detail),
         _ => ClientError::Refused {
             status,
             detail,
-            closing,
-            field: wrong,
+            closing: problem.closing,
+            field: problem.field,
             path: path.to_owned(),
         },
+    }
+}
+
+/// Parts of an [`abide_api::Problem`] that a client reads. A daemon of another version may send no others.
+#[derive(Default, Deserialize)]
+pub(crate) struct Problem {
+    pub detail: Option<String>,
+    closing: Option<String>,
+    field: Option<String>,
+}
+
+/// Result of a tool call, as the daemon sent it.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(from = "Map<String, Value>", into = "Map<String, Value>")]
+pub struct ToolResult {
+    /// The whole result as text.
+    pub text: String,
+    /// All fields by name, as the output schema of the tool says.
+    pub facts: Map<String, Value>,
+    /// True if the call itself failed (an exit code other than 0 is no failure).
+    pub is_error: bool,
+}
+
+impl From<Map<String, Value>> for ToolResult {
+    fn from(mut facts: Map<String, Value>) -> Self {
+        let is_error = facts.remove("is_error") == Some(Value::Bool(true));
+        let text = facts.get("text").and_then(Value::as_str);
+        ToolResult {
+            text: text.unwrap_or_default().to_owned(),
+            facts,
+            is_error,
+        }
+    }
+}
+
+impl From<ToolResult> for Map<String, Value> {
+    fn from(result: ToolResult) -> Self {
+        let mut facts = result.facts;
+        facts.insert("is_error".to_owned(), result.is_error.into());
+        facts
+    }
+}
+
+impl ToolResult {
+    /// Result of a call that was refused with this sentence.
+    pub(crate) fn refused(sentence: String) -> Self {
+        let facts = Map::from_iter([("text".to_owned(), json!(sentence))]);
+        ToolResult {
+            text: sentence,
+            facts,
+            is_error: true,
+        }
+    }
+
+    /// Field of this name; `null` if there is none.
+    pub fn fact(&self, name: &str) -> &Value {
+        self.facts.get(name).unwrap_or(&Value::Null)
+    }
+
+    /// True if there is a field of this name and it is true.
+    pub(crate) fn is_true(&self, name: &str) -> bool {
+        self.fact(name) == true
+    }
+
+    /// Status, such as `SUCCESS` or `running`.
+    pub fn status(&self) -> Option<&str> {
+        self.fact("status").as_str()
+    }
+
+    /// Id of the session that the result is about.
+    pub fn session_id(&self) -> Option<&str> {
+        self.fact("session_id").as_str()
+    }
+
+    /// Id of the timer that the result is about.
+    pub fn timer_id(&self) -> Option<&str> {
+        self.fact("timer_id").as_str()
+    }
+
+    /// Exit code, if it is known.
+    pub fn exit_code(&self) -> Option<i64> {
+        self.fact("exit_code").as_i64()
     }
 }
 
@@ -502,7 +585,7 @@ impl QuestionFollower {
             false => format!("&told={}", told.join(",")),
         };
         let path = format!("/v1/questions?limit={PAGE}{told}");
-        let page: QuestionPage = self.client.get_as(&path).await?;
+        let page: QuestionPage = self.client.get(&path).await?;
         let open = page.questions.into_iter().map(Box::new);
         let closed = page.closed.into_iter().map(QuestionEvent::Closed);
         self.ready
@@ -523,6 +606,6 @@ impl QuestionFollower {
 }
 
 /// Value of a public type, as the daemon has sent it.
-fn public_type<T: DeserializeOwned>(value: Value) -> Result<T, ClientError> {
+pub fn public_type<T: DeserializeOwned>(value: Value) -> Result<T, ClientError> {
     serde_json::from_value(value).map_err(|fault| ClientError::Broken(fault.to_string()))
 }

@@ -85,8 +85,8 @@ fn replace_older(paths: &Paths, lock: &File) -> anyhow::Result<()> {
         }
     {
         attempts += 1;
-        if !stop_requested && let Ok(running) = http::daemon_version(&socket) {
-            stop_requested = stop_older(&socket, &running)?;
+        if !stop_requested && let Ok(running) = http::daemon_process(&socket) {
+            stop_requested = stop_older(&socket, &running.version)?;
         }
         if lock.try_lock().is_ok() {
             return Ok(());

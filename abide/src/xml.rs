@@ -251,6 +251,16 @@ impl<'a> BlockParser<'a> {
             return Ok((name, String::new()));
         }
         self.at = opened + 1;
+        let value = self.value(&name, line)?;
+        let value = match name.as_str() {
+            "input" => typed(&value),
+            _ => unindented(&value),
+        };
+        Ok((name, value))
+    }
+
+    /// Reads the text of an element up to the end of its closing tag.
+    fn value(&mut self, name: &str, line: usize) -> Result<String, BlockError> {
         let close = format!("</{name}>");
         let mut value = String::new();
         loop {
@@ -261,13 +271,9 @@ impl<'a> BlockParser<'a> {
             value.push_str(&rest[..mark]);
             self.at += mark;
             let rest = self.rest();
-            if let Some(length) = closing_tag(rest, &name) {
+            if let Some(length) = closing_tag(rest, name) {
                 self.at += length;
-                let value = match name.as_str() {
-                    "input" => typed(&value),
-                    _ => unindented(&value),
-                };
-                return Ok((name, value));
+                return Ok(value);
             }
             if let Some(data) = rest.strip_prefix("<![CDATA[") {
                 let Some(end) = data.find("]]>") else {

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use abide_api::cli::QuestionLine;
-use abide_api::{Question, QuestionAbout, QuestionDetails, QuestionEvent, QuestionPage};
+use abide_api::{Answered, Question, QuestionAbout, QuestionDetails, QuestionEvent, QuestionPage};
 use abide_core::Millis;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_output::printable::one_line;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::args::AnswerArgs;
 use super::client::{Client, ClientError, QuestionFollower};
@@ -24,7 +24,7 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
         let answer = args.answer.join(" ");
         return send_answer(&client, question, &answer, args.json.json).await;
     }
-    let open: QuestionPage = client.get_as("/v1/questions").await?;
+    let open: QuestionPage = client.get("/v1/questions").await?;
     let open = open.questions;
     let at_terminal =
         super::stdout_is_terminal() && std::io::IsTerminal::is_terminal(&std::io::stdin());
@@ -132,30 +132,27 @@ async fn send_answer(
 }
 
 /// Consequence of an answer, as the daemon has taken it.
-pub(super) fn done(answered: &Value) -> &'static str {
-    if answered["about"] == "connection" {
-        return match answered["answer"].as_str() {
-            Some("once" | "yes") => "Once: the connection continues.",
-            Some("this agent") => {
-                "This agent: the connection continues, as will others of this agent to this host."
-            }
-            Some("always here" | "always") => {
-                "Always: the connection continues, and the permission is written."
-            }
-            _ => "No: the connection is refused.",
-        };
-    }
-    match answered["answer"].as_str() {
-        Some("yes") => "Yes: continuing to wait.",
-        Some("once") => "Once: the command is being started.",
-        Some("this agent") => {
+pub(super) fn done(answered: &Answered) -> &'static str {
+    use QuestionAbout::{Command, Connection, Idle};
+    match (answered.about, answered.answer.as_str()) {
+        (Connection, "once" | "yes") => "Once: the connection continues.",
+        (Connection, "this agent") => {
+            "This agent: the connection continues, as will others of this agent to this host."
+        }
+        (Connection, "always here" | "always") => {
+            "Always: the connection continues, and the permission is written."
+        }
+        (Connection, _) => "No: the connection is refused.",
+        (_, "yes") => "Yes: continuing to wait.",
+        (_, "once") => "Once: the command is being started.",
+        (_, "this agent") => {
             "This agent: the command is being started, and such commands of this agent will be."
         }
-        Some("always here" | "always") => {
+        (_, "always here" | "always") => {
             "Always: the command is being started, and the rule is written."
         }
-        _ if answered["about"] == "command" => "No: the command is not started.",
-        _ => "No: the command is being ended.",
+        (Command, _) => "No: the command is not started.",
+        (Idle, _) => "No: the command is being ended.",
     }
 }
 
@@ -251,7 +248,7 @@ impl AnswerLoop {
     fn handle_event(&mut self, event: QuestionEvent) {
         let id = event.id();
         let shown = self.shown.as_ref();
-        let shown = shown.is_some_and(|prompt| prompt.question == id.to_string());
+        let shown = shown.is_some_and(|prompt| prompt.question == id);
         match event {
             QuestionEvent::Open(details) if !shown => self.queue.push_back(details.question),
             QuestionEvent::Open(_) => {}
@@ -285,7 +282,7 @@ impl AnswerLoop {
             PromptAnswer::Words(words) => words,
             PromptAnswer::Interrupt => return Ok(()),
         };
-        let line = match self.client.answer(&prompt.question, word).await {
+        let line = match self.client.answer(prompt.question, word).await {
             Ok(answered) => done(&answered).to_owned(),
             Err(ClientError::Refused { detail, .. }) => format!("({detail})"),
             Err(broken) => {

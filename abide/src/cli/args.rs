@@ -3,8 +3,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use abide_api::{NetworkMode, SandboxMode};
 use abide_core::Millis;
 use abide_core::session_name::{InvalidName, SessionName};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod fleet;
@@ -28,7 +30,6 @@ pub use waiting::{
 };
 
 use super::duration::{self, DurationLimit};
-use crate::http::run_request::{NetworkName, SandboxName};
 use abide_engine::config;
 
 /// Runs commands and terminals for AI agents and people, and waits for them.
@@ -186,11 +187,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", value_parser = session_name)]
     pub name: Option<SessionName>,
     /// Run it in a sandbox; the folder it runs in is the workspace
-    #[arg(long, value_name = "MODE")]
-    pub sandbox: Option<SandboxName>,
+    #[arg(long, value_name = "MODE", value_parser = sandbox_mode())]
+    pub sandbox: Option<SandboxMode>,
     /// Network of the sandbox [default: as configured]
-    #[arg(long, value_name = "NETWORK", requires = "sandbox")]
-    pub network: Option<NetworkName>,
+    #[arg(long, value_name = "NETWORK", value_parser = network_mode(), requires = "sandbox")]
+    pub network: Option<NetworkMode>,
     /// Let the command change this terminal's title, clipboard and colour palette
     #[arg(long)]
     pub unfiltered: bool,
@@ -233,11 +234,11 @@ Examples:
 #[command(after_help = SANDBOX_SHELL_HELP)]
 pub struct SandboxShellArgs {
     /// Mode of the sandbox
-    #[arg(long, value_name = "MODE", default_value = "workspace-write")]
-    pub mode: SandboxName,
+    #[arg(long, value_name = "MODE", value_parser = sandbox_mode(), default_value = "workspace-write")]
+    pub mode: SandboxMode,
     /// Network of the sandbox [default: as configured]
-    #[arg(long, value_name = "NETWORK")]
-    pub network: Option<NetworkName>,
+    #[arg(long, value_name = "NETWORK", value_parser = network_mode())]
+    pub network: Option<NetworkMode>,
     #[command(flatten)]
     pub agent: AgentArg,
 }
@@ -269,6 +270,35 @@ enum InvalidValue {
 /// Reads the name of a session.
 fn session_name(text: &str) -> Result<SessionName, InvalidValue> {
     SessionName::parse(text).map_err(InvalidValue::SessionName)
+}
+
+fn sandbox_mode() -> impl TypedValueParser<Value = SandboxMode> {
+    let mode = |mode: SandboxMode, help| PossibleValue::new(mode.as_str()).help(help);
+    PossibleValuesParser::new([
+        mode(
+            SandboxMode::ReadOnly,
+            "Nothing can be written except to private layers",
+        ),
+        mode(
+            SandboxMode::WorkspaceWrite,
+            "The folder can be written, except for protected paths",
+        ),
+        mode(SandboxMode::Off, "No sandbox"),
+    ])
+    .map(|word| SandboxMode::of(&word).unwrap_or_default())
+}
+
+fn network_mode() -> impl TypedValueParser<Value = NetworkMode> {
+    let mode = |mode: NetworkMode, help| PossibleValue::new(mode.as_str()).help(help);
+    PossibleValuesParser::new([
+        mode(NetworkMode::On, "The network of the machine"),
+        mode(
+            NetworkMode::Allowlist,
+            "Names that the configuration or a person allows",
+        ),
+        mode(NetworkMode::Off, "Only the sandbox's own loopback"),
+    ])
+    .map(|word| NetworkMode::of(&word).unwrap_or_default())
 }
 
 fn variable(text: &str) -> Result<(String, String), InvalidValue> {

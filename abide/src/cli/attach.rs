@@ -4,15 +4,16 @@
 use std::io::Write;
 use std::time::Duration;
 
+use abide_api::{ScreenPaint, Session, SessionEnd, SessionStatus, cli};
 use abide_core::{Millis, Mono};
 use abide_output::terminal_filter::TerminalFilter;
 use bytes::Bytes;
 use hyper::StatusCode;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 use super::args::AttachArgs;
-use super::client::{Client, ClientError, ResponseStream};
+use super::client::{Client, ClientError, ResponseStream, public_type};
 use super::error::{CliError, EXIT_ABIDE_ERROR};
 use super::ids;
 use super::reconnect::Reconnect;
@@ -56,17 +57,8 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
     check_attachable(&client, &id).await?;
     let (keys, typed) = mpsc::channel(KEY_QUEUE);
     let raw = terminal.raw()?;
-    let session = watch::channel(id.clone()).1;
-    let forwarded = input::forward(client.clone(), session, Source::Keys(typed));
     let (refuse, refused) = mpsc::channel(1);
-    let forwarding = tokio::spawn(async move {
-        // The end of the session is shown by its output; a machine that does not allow input says so here.
-        if let Err(error @ ClientError::Refused { status, .. }) = forwarded.await
-            && status == StatusCode::FORBIDDEN
-        {
-            let _ = refuse.send(error).await;
-        }
-    });
+    let forwarding = tokio::spawn(forward_keys(client.clone(), id.clone(), typed, refuse));
     let mut attachment = Attachment {
         client,
         id,
@@ -92,28 +84,44 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
         () = pause(KEY_TIME) => {}
     }
     if attach.json {
-        let mut session = client.get(&format!("/v1/sessions/{id}")).await?;
-        session["left"] = json!(matches!(end, AttachEnd::Detached));
-        show::json(&session);
+        let session = client.get(&format!("/v1/sessions/{id}")).await?;
+        let left = matches!(end, AttachEnd::Detached);
+        show::json(&cli::Attached { session, left });
         return Ok(0);
     }
     match end {
         AttachEnd::Detached => {
             errln!("[detached from {id}; it is still running. `abide attach {id}` attaches again]")
         }
-        AttachEnd::Ended(facts) => errln!("{}", ending(&id, &facts)),
+        AttachEnd::Ended(session) => errln!("{}", ending(&id, &session)),
     }
     Ok(0)
 }
 
+/// Forwards keys to the session. Its end is shown by its output; a machine that does not allow input says so here.
+async fn forward_keys(
+    client: Client,
+    id: String,
+    typed: mpsc::Receiver<Bytes>,
+    refuse: mpsc::Sender<ClientError>,
+) {
+    let session = watch::channel(id).1;
+    let forwarded = input::forward(client, session, Source::Keys(typed)).await;
+    if let Err(error @ ClientError::Refused { status, .. }) = forwarded
+        && status == StatusCode::FORBIDDEN
+    {
+        let _ = refuse.send(error).await;
+    }
+}
+
 /// Refuses a session that has ended, or that has no terminal.
 async fn check_attachable(client: &Client, id: &str) -> Result<(), CliError> {
-    let session = client.get(&format!("/v1/sessions/{id}")).await?;
-    if session["status"] != json!("running") {
+    let session: Session = client.get(&format!("/v1/sessions/{id}")).await?;
+    if session.status != SessionStatus::Running {
         return Err(CliError::new(format!("Session '{id}' has ended"))
             .next(format!("`abide logs {id}` shows its output")));
     }
-    if session["pty"] != json!(true) {
+    if !session.pty {
         return Err(CliError::new(format!("Session '{id}' has no terminal"))
             .next(format!("`abide logs {id} --follow` shows its output")));
     }
@@ -123,12 +131,12 @@ async fn check_attachable(client: &Client, id: &str) -> Result<(), CliError> {
 /// Id of the session to attach to if the person names none: the only terminal that runs. Several are listed.
 async fn only_terminal(client: &Client) -> Result<String, CliError> {
     let mut running = sessions::running(client).await?;
-    running.retain(|session| session["status"] == "running" && session["pty"] == true);
+    running.retain(|session| session.status == SessionStatus::Running && session.pty);
     match &running[..] {
         [] => Err(CliError::new("no terminal is running").next(
             "`abide session start -- COMMAND` starts one; `abide ps` shows the other sessions",
         )),
-        [one] => Ok(one["session_id"].as_str().unwrap_or_default().to_owned()),
+        [one] => Ok(one.summary.session_id.0.to_string()),
         several => {
             sessions::print_sessions(several);
             Err(CliError::new("there are several terminals")
@@ -141,7 +149,7 @@ async fn only_terminal(client: &Client) -> Result<String, CliError> {
 /// Reason why the person is no longer attached.
 enum AttachEnd {
     Detached,
-    Ended(Value),
+    Ended(Box<Session>),
 }
 
 /// Reason why the output is no longer followed.
@@ -225,7 +233,7 @@ impl Attachment {
                         return Ok(FollowEnd::Redraw);
                     }
                     Frame::Ended(facts) => {
-                        return Ok(FollowEnd::Attach(AttachEnd::Ended(facts)));
+                        return Ok(FollowEnd::Attach(AttachEnd::Ended(public_type(facts)?)));
                     }
                     Frame::Time(_) | Frame::Accepted(_) => {}
                     Frame::Question(_) | Frame::Closed(_) => {}
@@ -270,7 +278,7 @@ impl Attachment {
             let (cols, rows) = self.terminal.size();
             let path = format!("/v1/sessions/{}/resize", self.id);
             let size = json!({"cols": cols, "rows": rows});
-            self.client.post(&path, &size).await?;
+            let _: Session = self.client.post(&path, &size).await?;
         }
         Ok(())
     }
@@ -299,24 +307,24 @@ impl Attachment {
     /// drawn.
     async fn draw_snapshot(&mut self) -> Result<Vec<u8>, ClientError> {
         let path = format!("/v1/sessions/{}/paint", self.id);
-        let snapshot = self.client.get(&path).await?;
-        let bytes = snapshot["paint"].as_str().unwrap_or_default().as_bytes();
+        let snapshot: ScreenPaint = self.client.get(&path).await?;
         let _ = self.terminal.write(CLEAR);
-        let shown = self.filter.pass(bytes);
+        let shown = self.filter.pass(snapshot.paint.as_bytes());
         let _ = self.terminal.write(&shown);
         // Bytes at the end that are not in the log were counted, and are not asked for again.
-        self.at = self.at.max(snapshot["offset"].as_u64().unwrap_or(0));
+        self.at = self.at.max(snapshot.offset);
         Ok(shown)
     }
 }
 
-fn ending(id: &str, facts: &Value) -> String {
-    let after =
-        Millis((facts["duration"].as_f64().unwrap_or(0.0) * 1_000.0) as u64 / 1_000 * 1_000);
-    match (facts["end"].as_str(), facts["exit_code"].as_i64()) {
-        (Some("exited"), Some(code)) => format!("[{id} exited with code {code} after {after}]"),
+fn ending(id: &str, session: &Session) -> String {
+    let after = Millis::from_secs(session.summary.duration as u64);
+    match (session.summary.end, session.summary.exit_code) {
+        (Some(SessionEnd::Exited), Some(code)) => {
+            format!("[{id} exited with code {code} after {after}]")
+        }
         _ => {
-            let (how, _) = sessions::state(facts);
+            let (how, _) = sessions::state(session);
             format!("[{id} has ended after {after}: {how}]")
         }
     }

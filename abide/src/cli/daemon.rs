@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use abide_api::cli::Stopped;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -56,13 +56,13 @@ pub fn serve(paths: Paths, background: bool) -> Result<(), CliError> {
 /// Stops the daemon and waits until its process has exited. Succeeds if no daemon is running.
 pub fn stop(paths: &Paths, as_json: bool) -> Result<(), CliError> {
     if connect::connect_running(paths, DaemonSocket::Http).is_err() {
-        let fields = json!({"stopped": false});
+        let fields = Stopped { stopped: false };
         show::result(as_json, &fields, "No daemon is running.");
         return Ok(());
     }
     stop_running(paths)?;
     let stopped = "The daemon has stopped. Sessions continue; the next command starts it again.";
-    show::result(as_json, &json!({"stopped": true}), stopped);
+    show::result(as_json, &Stopped { stopped: true }, stopped);
     Ok(())
 }
 
@@ -76,11 +76,8 @@ pub fn stop_quietly(paths: &Paths) -> Result<(), CliError> {
 
 /// Stops the running daemon and waits until its process has exited.
 fn stop_running(paths: &Paths) -> Result<(), CliError> {
-    let status = http::daemon_status(&paths.http_socket());
-    let pid = status
-        .ok()
-        .and_then(|status| status["daemon"]["pid"].as_i64());
-    let pid = pid.and_then(|pid| i32::try_from(pid).ok());
+    let daemon = http::daemon_process(&paths.http_socket()).ok();
+    let pid = daemon.and_then(|daemon| daemon.pid);
     let process = pid.and_then(ProcessHandle::open);
     http::stop_daemon(&paths.http_socket()).map_err(|fault| {
         CliError::new(format!("the daemon did not stop: {fault}")).code(EXIT_ABIDE_ERROR)

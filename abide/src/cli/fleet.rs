@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use abide_api::{FleetMachine, FleetMachines, MachineState};
+use abide_api::{FleetMachine, FleetMachines, MachineActed, MachineState};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{Config, Paths};
 use abide_engine::machine_link::FleetSecret;
@@ -183,7 +183,7 @@ fn keep_private(config: &Path) -> Result<(), CliError> {
 /// Starts the daemon.
 fn start(paths: &Paths) -> Result<(), CliError> {
     let client = Client::new(paths.clone(), None);
-    super::block_on(client.get("/v1/machines"))?;
+    let _: FleetMachines = super::block_on(client.get("/v1/machines"))?;
     Ok(())
 }
 
@@ -205,9 +205,9 @@ fn change_config(paths: &Paths, change: impl FnOnce(&mut DocumentMut)) -> Result
 
 /// Shows the membership of this machine.
 pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
-    let fleet: FleetMachines = client.get_as("/v1/machines").await?;
+    let fleet: FleetMachines = client.get("/v1/machines").await?;
     if as_json {
-        show::typed(&fleet);
+        show::json(&fleet);
         return Ok(0);
     }
     let Some(name) = &fleet.machine else {
@@ -231,9 +231,9 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
 
 /// Lists the machines.
 pub async fn list(client: Client, as_json: bool) -> Result<u8, CliError> {
-    let fleet: FleetMachines = client.get_as("/v1/machines").await?;
+    let fleet: FleetMachines = client.get("/v1/machines").await?;
     if as_json {
-        show::typed(&fleet);
+        show::json(&fleet);
     } else if fleet.machines.is_empty() {
         print_no_machines(&fleet);
     } else {
@@ -317,7 +317,7 @@ pub async fn act(client: Client, act: &str, args: MachineActArgs) -> Result<u8, 
         );
     }
     let path = format!("/v1/machines/{name}/{act}");
-    let done = client.post(&path, &json!({})).await?;
+    let done: MachineActed = client.post(&path, &json!({})).await?;
     let sentence = match act {
         "lost" => format!("What ran on {name} counts as lost."),
         "forget" => format!("{name} is not listed any more, and what ran on it counts as lost."),

@@ -4,9 +4,10 @@
 use std::io::{IsTerminal, Read, Write};
 use std::time::Duration;
 
+use abide_api::{MessagePage, SessionPage, TimerPage};
 use serde_json::{Value, json};
 
-use super::client::{Client, ClientError};
+use super::client::{Client, ClientError, ToolResult};
 use super::error::CliError;
 use crate::lock;
 use abide_engine::clients::ClientKind;
@@ -40,10 +41,9 @@ pub async fn wait(paths: &Paths, agent: String) -> Result<u8, CliError> {
         let arguments = json!({"timeout_seconds": STANDBY});
         let read = client.post("/v1/tools/read_messages", &arguments).await;
         match read {
-            Ok(read) if is_empty(&read["messages"]) => {}
+            Ok(read) if has_no_messages(&read) => {}
             Ok(read) => {
-                let text = read["text"].as_str().unwrap_or_default();
-                writeln!(std::io::stderr(), "{text}")?;
+                writeln!(std::io::stderr(), "{}", read.text)?;
                 return Ok(WAKE);
             }
             Err(ClientError::Broken(_)) => pause(RETRY_PAUSE).await,
@@ -74,18 +74,18 @@ fn session_name(input: &Value) -> String {
 /// Returns `true` if there is a message, or a timer or session that could send one. Messages are
 /// queried last: a timer or session that ends in between has sent its message by then.
 async fn messages_possible(client: &Client) -> Result<bool, CliError> {
-    for (path, list) in [
-        ("/v1/timers", "timers"),
-        ("/v1/sessions", "sessions"),
-        ("/v1/messages?unseen=true&limit=1", "messages"),
-    ] {
-        if !is_empty(&client.get(path).await?[list]) {
-            return Ok(true);
-        }
+    let timers: TimerPage = client.get("/v1/timers?limit=1").await?;
+    if !timers.timers.is_empty() {
+        return Ok(true);
     }
-    Ok(false)
+    let sessions: SessionPage = client.get("/v1/sessions?limit=1").await?;
+    if !sessions.sessions.is_empty() {
+        return Ok(true);
+    }
+    let unseen: MessagePage = client.get("/v1/messages?unseen=true&limit=1").await?;
+    Ok(!unseen.messages.is_empty())
 }
 
-fn is_empty(list: &Value) -> bool {
-    list.as_array().is_none_or(Vec::is_empty)
+fn has_no_messages(read: &ToolResult) -> bool {
+    read.fact("messages").as_array().is_none_or(Vec::is_empty)
 }

@@ -74,7 +74,7 @@ async fn resolve(client: &Client, kind: IdKind, word: &str) -> Result<String, Cl
             .next(format!("`{}` shows the ids", kind.list())));
     }
     let path = format!("/v1/ids?kind={kind}&word={}", encoded(word));
-    let known: KnownIds = client.get_as(&path).await?;
+    let known: KnownIds = client.get(&path).await?;
     match &known.ids[..] {
         [] if word == "last" => Err(kind.none()),
         [] => Err(CliError::new(format!("no {kind} is called '{word}'"))

@@ -35,7 +35,7 @@ pub fn layers(paths: &Paths, args: SandboxLayersArgs) -> Result<u8, CliError> {
         removed: args.remove,
     };
     if args.json.json {
-        show::typed(&listed);
+        show::json(&listed);
         return Ok(0);
     }
     if let Some(agent) = &listed.removed {

@@ -1,9 +1,10 @@
 //! `abide logs` and `abide session read`: print the output of a session.
 
+use abide_api::Session;
+use abide_api::cli::OutputLine;
 use abide_output::sanitizer::Sanitizer;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
 
 use super::args::LogsArgs;
 use super::client::Client;
@@ -82,10 +83,9 @@ impl LogPrinter {
 
     /// Offset at which the last lines begin. Only the end of the log is read.
     async fn tail_begin(&self, client: &Client, lines: u64) -> Result<u64, CliError> {
-        let session = client
-            .get(&format!("/v1/sessions/{}", self.logs.session))
-            .await?;
-        let end = session["bytes_total"].as_u64().unwrap_or(0);
+        let path = format!("/v1/sessions/{}", self.logs.session);
+        let session: Session = client.get(&path).await?;
+        let end = session.summary.bytes_total;
         let lines = usize::try_from(lines).unwrap_or(usize::MAX);
         let mut bytes = TAIL_BYTES;
         loop {
@@ -135,7 +135,7 @@ impl LogPrinter {
 
     fn print(&mut self, stream: Stream, bytes: &[u8]) -> Result<bool, CliError> {
         if self.logs.json.json {
-            return super::print(format!("{}\n", self.line(stream, bytes)).as_bytes());
+            return print_line(&self.line(stream, bytes));
         }
         if self.logs.raw {
             return super::print(bytes);
@@ -155,23 +155,32 @@ impl LogPrinter {
         }
     }
 
-    fn line(&self, stream: Stream, bytes: &[u8]) -> Value {
+    fn line(&self, stream: Stream, bytes: &[u8]) -> OutputLine {
         let stream = match stream {
             Stream::Stdout => "stdout",
             Stream::Stderr => "stderr",
             Stream::Pty => "pty",
         };
-        let mut line = json!({"offset": self.at, "stream": stream, "time": self.time});
-        match std::str::from_utf8(bytes) {
-            Ok(text) => line["text"] = json!(text),
-            Err(_) => line["base64"] = json!(STANDARD.encode(bytes)),
+        let (text, base64) = match std::str::from_utf8(bytes) {
+            Ok(text) => (Some(text.to_owned()), None),
+            Err(_) => (None, Some(STANDARD.encode(bytes))),
+        };
+        OutputLine {
+            offset: Some(self.at),
+            stream: Some(stream),
+            time: Some(self.time),
+            text,
+            base64,
+            gap: None,
         }
-        line
     }
 
     fn gap(&mut self, bytes: u64) -> Result<(), CliError> {
         if self.logs.json.json {
-            super::print(format!("{}\n", json!({"gap": bytes})).as_bytes())?;
+            print_line(&OutputLine {
+                gap: Some(bytes),
+                ..OutputLine::default()
+            })?;
         } else if self.logs.raw {
             errln!("abide: {bytes} bytes were not kept: the log's quota or the disk was full");
         } else {
@@ -183,6 +192,11 @@ impl LogPrinter {
         }
         Ok(())
     }
+}
+
+fn print_line(line: &OutputLine) -> Result<bool, CliError> {
+    let line = serde_json::to_value(line).unwrap_or_default();
+    super::print(format!("{line}\n").as_bytes())
 }
 
 /// Line in the place of missing bytes, in words of `terminal_session read_output`.

@@ -23,7 +23,7 @@ pub async fn messages(paths: &Paths, args: MessagesArgs) -> Result<u8, CliError>
     }
     if let Some(MessagesCommand::Resend(resend)) = args.act {
         let path = format!("/v1/messages/{}/wake", super::check_id(&resend.message)?);
-        let message = super::person()?.post(&path, &json!({})).await?;
+        let message: Message = super::person()?.post(&path, &json!({})).await?;
         let sentence = "Sending it again; `abide messages --deliveries` shows the result.";
         show::result(resend.json.json, &message, sentence);
         return Ok(0);
@@ -41,9 +41,9 @@ pub async fn messages(paths: &Paths, args: MessagesArgs) -> Result<u8, CliError>
         follower.follow().await?;
         return Ok(0);
     }
-    let listed: MessagePage = client.get_as(&path).await?;
+    let listed: MessagePage = client.get(&path).await?;
     if args.json.json {
-        show::typed(&listed);
+        show::json(&listed);
         return Ok(0);
     }
     match &listed.trouble {
@@ -60,7 +60,7 @@ pub async fn messages(paths: &Paths, args: MessagesArgs) -> Result<u8, CliError>
 
 /// Newest message. Those after it are new, even if the daemon goes away before it has sent any.
 async fn newest(client: &Client) -> Result<Option<Message>, CliError> {
-    let newest: MessagePage = client.get_as("/v1/messages?limit=1").await?;
+    let newest: MessagePage = client.get("/v1/messages?limit=1").await?;
     if let Some(trouble) = newest.trouble {
         return Err(CliError::new(one_line(&trouble)));
     }
@@ -110,7 +110,7 @@ impl MessageFollower {
             // There were no messages at the start, so all are new.
             (None, None) => "/v1/messages?limit=1000".into(),
         };
-        let listed: MessagePage = self.client.get_as(&path).await?;
+        let listed: MessagePage = self.client.get(&path).await?;
         self.first = None;
         for message in listed.messages.iter().rev() {
             match self.json {

@@ -26,6 +26,8 @@ mod reference;
 mod relay;
 mod replace_file;
 mod run;
+#[cfg(test)]
+mod sample;
 mod schema;
 mod sessions;
 mod setup;
@@ -43,8 +45,8 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
+use abide_api::cli::Version;
 use clap::{CommandFactory, Parser};
-use serde_json::json;
 
 use crate::client;
 use abide_engine::config::{self, Paths};
@@ -106,7 +108,7 @@ fn run_command(command: Command) -> Result<u8, CliError> {
         }
         Command::Version(version) => {
             let number = env!("CARGO_PKG_VERSION");
-            let fields = json!({"version": number});
+            let fields = Version { version: number };
             show::result(version.json, &fields, format_args!("abide {number}"));
         }
         Command::Schema(args) => schema::schema(&args)?,

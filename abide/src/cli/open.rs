@@ -3,6 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use abide_api::Link;
 use serde_json::json;
 
 use super::args::OpenArgs;
@@ -15,8 +16,8 @@ use super::show::{errln, outln};
 const OPENER: &str = "xdg-open";
 
 pub async fn open(client: Client, args: OpenArgs) -> Result<u8, CliError> {
-    let offer = client.post_retrying("/v1/logins", &json!({})).await?;
-    let link = offer["url"].as_str().unwrap_or_default();
+    let offer: Link = client.post_retrying("/v1/logins", &json!({})).await?;
+    let link = &offer.url;
     let opened = !args.print && !args.json.json && has_a_display() && start_browser(link);
     if args.json.json {
         show::json(&offer);
@@ -24,7 +25,7 @@ pub async fn open(client: Client, args: OpenArgs) -> Result<u8, CliError> {
     }
     outln!("{link}");
     if !args.print {
-        let seconds = offer["expires_in"].as_u64().unwrap_or(0);
+        let seconds = offer.expires_in;
         let faint = show::FAINT;
         let what = match opened {
             true => "opened in your browser",

@@ -42,7 +42,7 @@ pub fn policy(paths: &Paths, command: PolicyCommand) -> Result<u8, CliError> {
                 ));
             }
             match remove.json.json {
-                true => show::typed(&PolicyRemoved {
+                true => show::json(&PolicyRemoved {
                     removed: remove.name,
                 }),
                 false => outln!("Removed."),
@@ -64,7 +64,7 @@ fn list_rules(store: &PolicyStore, json: bool) -> Result<u8, CliError> {
         return Err(broken(error));
     }
     if json {
-        show::typed(&listed);
+        show::json(&listed);
         return Ok(0);
     }
     let policy = store.policy().map_err(broken)?;
@@ -151,7 +151,7 @@ fn test_command(store: &PolicyStore, test: &PolicyTestArgs) -> Result<u8, CliErr
     let agent = Agent(agent.into());
     let judged = rules::test(store, &agent, &folder, &command).map_err(broken)?;
     if test.json.json {
-        show::typed(&rules::tested(&command, &judged));
+        show::json(&rules::tested(&command, &judged));
     } else {
         outln!("Command: {}", one_line(&command));
         print_judged(&judged);
@@ -219,7 +219,7 @@ fn replay_sessions(store: &PolicyStore, paths: &Paths, json: bool) -> Result<u8,
     }
     let [allowed, asked, denied] = counts;
     if json {
-        show::typed(&cli::PolicyReplay {
+        show::json(&cli::PolicyReplay {
             sessions: metas.len(),
             allow: allowed,
             ask: asked,
@@ -298,7 +298,7 @@ fn verify(paths: &Paths, json: bool) -> Result<u8, CliError> {
     let found = rules::verify(&AuditLog::new(paths.audit()));
     let code = u8::from(!found.intact);
     if json {
-        show::typed(&found);
+        show::json(&found);
         return Ok(code);
     }
     if let Some(error) = found.error {

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use abide_api::{AnswerOffer, Question};
+use abide_core::QuestionId;
 use anstyle::Style;
 
 use super::show;
@@ -25,8 +26,7 @@ pub enum PromptAnswer {
 
 /// Question that is shown and not answered yet.
 pub struct Prompt {
-    /// Question id.
-    pub question: String,
+    pub question: QuestionId,
     raw_keys: bool,
     typed: Vec<u8>,
     eof_count: u32,
@@ -48,7 +48,7 @@ impl Prompt {
     /// Shows the question. With `keys` the terminal is in raw mode, and a single key answers.
     pub fn show(terminal: &Terminal, question: &Question, raw_keys: bool) -> Self {
         let prompt = Prompt {
-            question: question.question_id.0.to_string(),
+            question: question.question_id.0,
             raw_keys,
             typed: Vec::new(),
             eof_count: 0,
@@ -161,7 +161,7 @@ pub fn confirm(ask: &str) -> Option<bool> {
 
 /// Answers that a question about a held command or a connection of a sandbox offers: a yes permits something. `None`: it is
 /// about an idle session.
-fn offers(question: &Question) -> Option<&[AnswerOffer]> {
+pub fn offers(question: &Question) -> Option<&[AnswerOffer]> {
     question.held.as_ref().map(|held| &held.answers[..])
 }
 
@@ -229,6 +229,7 @@ fn parse_key(key: u8) -> Option<PromptAnswer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::sample;
 
     #[test]
     fn only_yes_no_and_interrupt_are_answers() {
@@ -243,15 +244,7 @@ mod tests {
 
     #[test]
     fn enter_permits_no_connection_and_no_command() {
-        let mut question: Question = serde_json::from_value(serde_json::json!({
-            "question_id": "question_k3v9x2bc", "session_id": "session_k3v9x2bc", "question": "", "about": "command",
-            "command": "", "agent": "", "cwd": "", "idle": 0, "running_for": 0, "last_line": "", "doing": "",
-            "waiting_for_input": false, "cpu": 0, "asked_at": 0, "text": "",
-            "held": {"folder": "", "part": "", "rule": "", "why": "", "answers": [
-                {"answer": "once", "adds": ""}, {"answer": "no", "adds": ""},
-            ]},
-        }))
-        .expect("a question");
+        let mut question = sample::held_question(&[("once", ""), ("no", "")]).question;
         let line = "Answer: once, no, or no, because …: ";
         assert_eq!(ask_line(&question, false), line);
         assert_eq!(ask_line(&question, true), "Allow it once? [y/n] ");

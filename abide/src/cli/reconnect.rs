@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use abide_core::Millis;
 use abide_core::time::Mono;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::client::{Client, ClientError};
@@ -50,12 +51,12 @@ impl Reconnect {
 
 /// Sends a request that waits through restarts of the daemon. `body` gets the seconds that are left of `time`, for
 /// each request.
-pub async fn post_waiting(
+pub async fn post_waiting<T: DeserializeOwned>(
     client: &Client,
     path: &str,
     time: Option<Millis>,
     body: impl Fn(Option<f64>) -> Value,
-) -> Result<Value, ClientError> {
+) -> Result<T, ClientError> {
     let began = SystemClock.now().boot.0;
     let mut reconnect = Reconnect::new();
     loop {

@@ -1,9 +1,10 @@
 //! `abide ps`, `kill`, `rm`, `session rename` and `session extend`: list sessions, end and delete them, change their
 //! names and limits.
 
+use abide_api::{Session, SessionEnd, SessionPage, SessionStatus, cli};
 use abide_core::{Millis, SessionName};
 use abide_output::printable::one_line;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::args::{ExtendArgs, KillArgs, ListArgs, RemoveArgs, RenameArgs};
 use super::client::Client;
@@ -14,30 +15,28 @@ use super::show::{self, Row, outln};
 use abide_engine::clock::{Clock, SystemClock};
 
 /// Sessions that run; newest first.
-pub(super) async fn running(client: &Client) -> Result<Vec<Value>, CliError> {
-    let path = "/v1/sessions?include_ended=false";
-    Ok(client.get_all(path, "sessions").await?)
+pub(super) async fn running(client: &Client) -> Result<Vec<Session>, CliError> {
+    read(client, false).await
+}
+
+async fn read(client: &Client, include_ended: bool) -> Result<Vec<Session>, CliError> {
+    let path = format!("/v1/sessions?include_ended={include_ended}");
+    let split = |page: SessionPage| (page.sessions, page.next);
+    Ok(client.get_all(&path, split).await?)
 }
 
 /// Returns `true` if the session checks a condition of a timer or of `abide wait`, and was started by no call.
-pub(in crate::cli) fn is_check(session: &Value) -> bool {
-    session["started_by"].is_string()
+pub(in crate::cli) fn is_check(session: &Session) -> bool {
+    session.summary.started_by.is_some()
 }
 
 pub async fn list(client: Client, list: ListArgs) -> Result<u8, CliError> {
-    let sessions = match list.all {
-        true => {
-            let path = "/v1/sessions?include_ended=true";
-            client.get_all(path, "sessions").await?
-        }
-        false => {
-            let mut sessions = running(&client).await?;
-            sessions.retain(|session| !is_check(session));
-            sessions
-        }
-    };
+    let mut sessions = read(&client, list.all).await?;
+    if !list.all {
+        sessions.retain(|session| !is_check(session));
+    }
     if list.json.json {
-        show::json(&json!({"sessions": sessions}));
+        show::json(&cli::SessionList { sessions });
     } else if sessions.is_empty() && list.all {
         outln!("No sessions.");
     } else if sessions.is_empty() {
@@ -53,14 +52,15 @@ const NAME: usize = 1;
 const MACHINE: usize = 2;
 
 /// Prints the table. The column of the names is left out if no session has one, that of the machines if all are here.
-pub(super) fn print_sessions(sessions: &[Value]) {
+pub(super) fn print_sessions(sessions: &[Session]) {
     let now = SystemClock.now().wall.0;
     let mut rows: Vec<Row> = sessions.iter().map(|session| row(session, now)).collect();
-    let has = |field: &str| sessions.iter().any(|session| session[field].is_string());
+    let has_machine = sessions.iter().any(|session| session.machine.is_some());
+    let has_name = sessions.iter().any(|session| session.name.is_some());
     let mut head = vec![
         "SESSION", "NAME", "MACHINE", "STATE", "AGE", "QUIET", "AGENT", "COMMAND",
     ];
-    for (column, _) in [(MACHINE, has("machine")), (NAME, has("name"))]
+    for (column, _) in [(MACHINE, has_machine), (NAME, has_name)]
         .into_iter()
         .filter(|(_, shown)| !shown)
     {
@@ -81,55 +81,56 @@ pub(super) fn print_sessions(sessions: &[Value]) {
 const STALE: u64 = 15_000;
 
 /// Time of the oldest facts about a session of another machine, if they are stale. An unreachable one is known as such.
-fn oldest_known(sessions: &[Value], now: u64) -> Option<u64> {
-    let running = sessions.iter().filter(|of| of["status"] == "running");
-    let oldest = running.filter_map(|of| of["as_of"].as_u64()).min();
+fn oldest_known(sessions: &[Session], now: u64) -> Option<u64> {
+    let running = sessions.iter().filter(|session| is_running(session));
+    let oldest = running.filter_map(|session| session.as_of).min();
     oldest.filter(|oldest| now.saturating_sub(*oldest) > STALE)
 }
 
-fn row(session: &Value, now: u64) -> Row {
-    let text = |field: &str| one_line(session[field].as_str().unwrap_or_default());
-    let moment = |field: &str| session[field].as_u64().unwrap_or(now);
+fn row(session: &Session, now: u64) -> Row {
+    let named = |text: &Option<String>| one_line(text.as_deref().unwrap_or_default());
     let (mut state, mut colour) = state(session);
-    if session["damaged"].is_string() {
+    if session.summary.damaged.is_some() {
         state.push_str(", damaged");
         colour = show::BAD;
     }
-    let quiet = match session["status"].as_str() {
-        Some("running") => show::ago(now, moment("last_activity")),
-        _ => "-".into(),
+    let quiet = match is_running(session) {
+        true => show::ago(now, session.last_activity),
+        false => "-".into(),
     };
+    let plain = anstyle::Style::new();
     vec![
-        (text("session_id"), anstyle::Style::new()),
-        (text("name"), show::HEADING),
-        (text("machine"), show::FAINT),
+        (session.summary.session_id.0.to_string(), plain),
+        (named(&session.name), show::HEADING),
+        (named(&session.machine), show::FAINT),
         (state, colour),
-        (show::ago(now, moment("created_at")), anstyle::Style::new()),
-        (quiet, anstyle::Style::new()),
-        (text("agent"), show::FAINT),
-        (text("command"), anstyle::Style::new()),
+        (show::ago(now, session.created_at), plain),
+        (quiet, plain),
+        (one_line(&session.agent), show::FAINT),
+        (one_line(&session.command), plain),
     ]
 }
 
 /// State of a session in a few words, the same as on the page, with its style.
-pub(super) fn state(session: &Value) -> (String, anstyle::Style) {
-    let left = session["still_running"]
-        .as_array()
-        .is_some_and(|left| !left.is_empty());
-    let words = match (session["status"].as_str(), session["end"].as_str()) {
-        (Some("running"), _) => return ("running".into(), show::GOOD),
-        (Some("failed"), _) => "failed to start",
-        (Some("unreachable"), _) => "machine unreachable",
-        (Some("lost"), _) => "lost",
-        _ if left => return ("background processes".into(), show::GOOD),
-        (_, Some("deadline")) => "timed out",
-        (_, Some("idle_declined")) => "declined by a person",
-        (_, Some("user")) => "killed by a person",
-        (_, Some("agent")) => "killed by its agent",
-        (_, Some("inactivity")) => "closed: inactive",
-        (_, Some("out_of_memory")) => "out of memory",
-        (_, Some("sandbox")) => "ended by its sandbox",
-        _ => match (session["exit_code"].as_i64(), session["signal"].as_i64()) {
+pub(super) fn state(session: &Session) -> (String, anstyle::Style) {
+    use SessionStatus::{Exited, Failed, Lost, Running, Unreachable};
+    let summary = &session.summary;
+    let words = match (session.status, summary.end) {
+        (Running, _) => return ("running".into(), show::GOOD),
+        (Failed, _) => "failed to start",
+        (Unreachable, _) => "machine unreachable",
+        (Lost, _) => "lost",
+        (Exited, _) if !summary.still_running.is_empty() => {
+            return ("background processes".into(), show::GOOD);
+        }
+        (Exited, Some(SessionEnd::Deadline)) => "timed out",
+        (Exited, Some(SessionEnd::IdleDeclined)) => "declined by a person",
+        (Exited, Some(SessionEnd::User)) => "killed by a person",
+        (Exited, Some(SessionEnd::Agent)) => "killed by its agent",
+        (Exited, Some(SessionEnd::Inactivity)) => "closed: inactive",
+        (Exited, Some(SessionEnd::OutOfMemory)) => "out of memory",
+        (Exited, Some(SessionEnd::Sandbox)) => "ended by its sandbox",
+        (Exited, _) => match (summary.exit_code, summary.signal) {
             (Some(0), _) => return ("exit code 0".into(), show::FAINT),
             (Some(code), _) => return (format!("exit code {code}"), show::BAD),
             (_, Some(signal)) => return (format!("signal {signal}"), show::BAD),
@@ -151,7 +152,7 @@ pub async fn kill(client: Client, kill: KillArgs) -> Result<u8, CliError> {
 /// Ends every session that runs on this machine.
 async fn kill_all(client: &Client, kill: &KillArgs) -> Result<u8, CliError> {
     let mut running = running(client).await?;
-    running.retain(|session| session["machine"].is_null());
+    running.retain(|session| session.machine.is_none());
     if running.is_empty() {
         if !kill.json.json {
             outln!("No sessions are running.");
@@ -169,8 +170,8 @@ async fn kill_all(client: &Client, kill: &KillArgs) -> Result<u8, CliError> {
         }
     }
     for session in &running {
-        let id = session["session_id"].as_str().unwrap_or_default();
-        end(client, id, kill.json.json).await?;
+        let id = session.summary.session_id.0.to_string();
+        end(client, &id, kill.json.json).await?;
     }
     Ok(0)
 }
@@ -178,34 +179,33 @@ async fn kill_all(client: &Client, kill: &KillArgs) -> Result<u8, CliError> {
 /// Ends one session and says so.
 async fn end(client: &Client, id: &str, as_json: bool) -> Result<(), CliError> {
     let path = format!("/v1/sessions/{id}");
-    let before = client.get(&path).await?;
+    let before: Session = client.get(&path).await?;
     if is_over(&before) {
-        show::result(as_json, &before, ended_before(id, &before));
+        show::result(as_json, &before, ended_before(&before));
         return Ok(());
     }
-    let session = client
-        .post_retrying(&format!("{path}/kill"), &json!({}))
-        .await?;
-    show::result(as_json, &session, killed(id, &session));
+    let path = format!("{path}/kill");
+    let session: Session = client.post_retrying(&path, &json!({})).await?;
+    show::result(as_json, &session, killed(&session));
     Ok(())
 }
 
 /// Returns `true` if no process of the session is left.
-fn is_over(session: &Value) -> bool {
-    let is_empty = session["still_running"]
-        .as_array()
-        .is_none_or(Vec::is_empty);
-    let is_ended = matches!(
-        session["status"].as_str(),
-        Some("exited" | "failed" | "lost")
-    );
-    is_ended && is_empty
+fn is_over(session: &Session) -> bool {
+    use SessionStatus::{Running, Unreachable};
+    let is_ended = !matches!(session.status, Running | Unreachable);
+    is_ended && session.summary.still_running.is_empty()
+}
+
+fn is_running(session: &Session) -> bool {
+    session.status == SessionStatus::Running
 }
 
 /// Text about a session that had ended before it was to be killed.
-fn ended_before(id: &str, session: &Value) -> String {
+fn ended_before(session: &Session) -> String {
+    let id = session.summary.session_id.0;
     let now = SystemClock.now().wall.0;
-    let when = session["ended_at"].as_u64();
+    let when = session.ended_at;
     let when = when.map_or_else(String::new, |at| format!(" {} ago", show::ago(now, at)));
     format!("{id} had already ended{when}: {}.", state(session).0)
 }
@@ -227,9 +227,10 @@ fn confirmed(ask: &str, done: &str) -> Result<bool, CliError> {
 }
 
 /// Text about a session that was killed. If its keeper was lost, the exit of its processes was not observed.
-pub(super) fn killed(id: &str, session: &Value) -> String {
-    match session["end"].as_str() {
-        Some("lost") => format!(
+pub(super) fn killed(session: &Session) -> String {
+    let id = session.summary.session_id.0;
+    match session.summary.end {
+        Some(SessionEnd::Lost) => format!(
             "{id} was lost: its keeper was killed. None of its processes was found running."
         ),
         _ => format!("{id} has ended, with every process it started."),
@@ -240,7 +241,7 @@ pub async fn rename(client: Client, rename: RenameArgs) -> Result<u8, CliError> 
     let id = ids::session(&client, &rename.session).await?;
     let path = format!("/v1/sessions/{id}/rename");
     let name = rename.name.as_ref().map(SessionName::as_str);
-    let session = client.post_retrying(&path, &json!({"name": name})).await?;
+    let session: Session = client.post_retrying(&path, &json!({"name": name})).await?;
     match name {
         _ if rename.json.json => show::json(&session),
         Some(name) => outln!("{id} is now called {name}."),
@@ -251,21 +252,21 @@ pub async fn rename(client: Client, rename: RenameArgs) -> Result<u8, CliError> 
 
 pub async fn remove(client: Client, remove: RemoveArgs) -> Result<u8, CliError> {
     let id = ids::session(&client, &remove.session).await?;
-    let session = client.get(&format!("/v1/sessions/{id}")).await?;
-    if session["status"] == "running" {
+    let session: Session = client.get(&format!("/v1/sessions/{id}")).await?;
+    if is_running(&session) {
         return Err(CliError::new(format!("Session '{id}' is still running"))
             .next(format!("`abide kill {id}` ends it; then it can be deleted")));
     }
     if !remove.yes {
-        let command = one_line(session["command"].as_str().unwrap_or_default());
-        let bytes = session["bytes_total"].as_u64().unwrap_or(0);
+        let command = one_line(&session.command);
+        let bytes = session.summary.bytes_total;
         let ask = format!("Delete {id} ({command}) and its log of {bytes} bytes?");
         if !confirmed(&ask, "deleted")? {
             return Ok(1);
         }
     }
     let path = format!("/v1/sessions/{id}/delete");
-    let deleted = client.post(&path, &json!({})).await?;
+    let deleted: Session = client.post(&path, &json!({})).await?;
     let sentence = format_args!("{id} and its log are deleted.");
     show::result(remove.json.json, &deleted, sentence);
     Ok(0)
@@ -276,7 +277,7 @@ pub async fn extend(client: Client, extend: ExtendArgs) -> Result<u8, CliError> 
     let path = format!("/v1/sessions/{id}/extend");
     let seconds = |span: Option<Millis>| span.map(Millis::as_secs_f64);
     let body = json!({"timeout": seconds(extend.timeout), "idle": seconds(extend.idle)});
-    let session = client.post_retrying(&path, &body).await?;
+    let session: Session = client.post_retrying(&path, &body).await?;
     if extend.json.json {
         show::json(&session);
         return Ok(0);
@@ -293,16 +294,18 @@ pub async fn extend(client: Client, extend: ExtendArgs) -> Result<u8, CliError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::sample;
 
     #[test]
     fn stale_facts_of_a_running_session_elsewhere_are_found() {
-        let session = |status: &str, as_of: u64| json!({"status": status, "as_of": as_of});
+        let session =
+            |status: &str, as_of: u64| sample::session(json!({"status": status, "as_of": as_of}));
         let now = 100_000;
         let all = [session("running", 80_000), session("running", 70_000)];
         assert_eq!(oldest_known(&all, now), Some(70_000));
         let fresh = [session("running", 90_000), session("unreachable", 1)];
         assert_eq!(oldest_known(&fresh, now), None);
-        assert_eq!(oldest_known(&[json!({"status": "running"})], now), None);
+        assert_eq!(oldest_known(&[sample::session(json!({}))], now), None);
     }
 
     #[test]
@@ -325,7 +328,7 @@ mod tests {
                 "lost" => json!({"status": "lost", "end": "lost"}),
                 _ => session,
             };
-            assert_eq!(state(&session).0, words);
+            assert_eq!(state(&sample::session(session)).0, words);
             ends += 1;
         }
         assert_eq!(ends, 8);

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use abide_core::Millis;
 use anstyle::{AnsiColor, Style};
-use serde_json::Value;
+use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::error::EXIT_ABIDE_ERROR;
@@ -55,8 +55,9 @@ pub const WARN: Style = AnsiColor::Yellow.on_default();
 /// Style of errors.
 pub const BAD: Style = AnsiColor::Red.on_default();
 
-/// Prints a JSON value, indented if standard output is a terminal.
-pub fn json(value: &Value) {
+/// Prints a value as JSON, indented if standard output is a terminal.
+pub fn json(value: &impl Serialize) {
+    let value = serde_json::to_value(value).unwrap_or_default();
     if std::io::stdout().is_terminal() {
         outln!("{}", escape_controls(&format!("{value:#}")));
     } else {
@@ -65,7 +66,7 @@ pub fn json(value: &Value) {
 }
 
 /// Prints the result of a command: as JSON for programs, else as a sentence for people.
-pub fn result(as_json: bool, value: &Value, sentence: impl std::fmt::Display) {
+pub fn result(as_json: bool, value: &impl Serialize, sentence: impl std::fmt::Display) {
     match as_json {
         true => json(value),
         false => outln!("{sentence}"),
@@ -82,11 +83,6 @@ pub fn bytes(count: u64) -> String {
         unit += 1;
     }
     format!("{amount:.1} {}", units[unit])
-}
-
-/// Prints a public type as JSON.
-pub fn typed(value: &impl serde::Serialize) {
-    json(&serde_json::to_value(value).unwrap_or_default());
 }
 
 /// JSON in which DEL and the C1 control characters are escaped: JSON allows them, but a terminal would
@@ -260,7 +256,10 @@ mod tests {
             !shown.contains(|c: char| c.is_control() && c != '\n'),
             "{shown:?}"
         );
-        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&shown).unwrap(),
+            value
+        );
     }
 
     #[test]

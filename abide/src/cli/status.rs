@@ -1,66 +1,56 @@
 //! `abide status`: prints the state of the daemon.
 
+use abide_api::{Configuration, HttpListener, SessionCounts, Status};
 use abide_output::printable::one_line;
+use serde_json::Value;
 
-use super::client::Client;
+use super::client::{Client, public_type};
 use super::error::CliError;
 use super::show;
 use super::show::outln;
 use abide_engine::clock::{Clock, SystemClock};
 
 pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
-    let status = client.get("/v1/status").await?;
+    let status: Value = client.get("/v1/status").await?;
     if as_json {
         show::json(&status);
         return Ok(0);
     }
-    let daemon = &status["daemon"];
-    let number = |value: &serde_json::Value| value.as_u64().unwrap_or(0);
+    let status: Status = public_type(status)?;
+    let (daemon, containment) = (&status.daemon, &status.containment);
     let now = SystemClock.now().wall.0;
     let lines = [
         (
             "daemon",
             format!(
                 "version {}, process {}, up for {}",
-                daemon["version"].as_str().unwrap_or("unknown"),
-                number(&daemon["pid"]),
-                show::ago(now, number(&daemon["started_at"]))
+                daemon.version,
+                daemon.pid,
+                show::ago(now, daemon.started_at)
             ),
         ),
-        ("sessions", sessions(&status["sessions"])),
-        (
-            "questions",
-            format!("{} open", number(&status["questions"]["open"])),
-        ),
+        ("sessions", sessions(&status.sessions)),
+        ("questions", format!("{} open", status.questions.open)),
         (
             "timers",
-            format!("{} open", number(&status["timers"]["running"])),
+            format!("{} open", status.timers.running.unwrap_or(0)),
         ),
         (
             "containment",
-            match status["containment"]["last_used"].as_str() {
-                Some(by) => by.to_owned(),
-                None => format!(
-                    "{} (no command has run yet)",
-                    status["containment"]["wanted"].as_str().unwrap_or("auto")
-                ),
+            match containment.last_used {
+                Some(by) => by.as_str().to_owned(),
+                None => format!("{} (no command has run yet)", containment.wanted),
             },
         ),
-        ("http", http(&status["http"])),
-        ("settings", settings(&status["configuration"], now)),
-        (
-            "state",
-            status["places"]["state"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned(),
-        ),
+        ("http", http(status.http.as_ref())),
+        ("settings", settings(&status.configuration, now)),
+        ("state", status.places.state.clone()),
     ];
     let heading = show::HEADING;
     for (name, value) in lines {
         outln!("{heading}{name:<11}{heading:#} {value}");
     }
-    if let Some(trouble) = status["database"]["trouble"].as_str() {
+    if let Some(trouble) = &status.database.trouble {
         let bad = show::BAD;
         outln!(
             "{heading}{:<11}{heading:#} {bad}{}{bad:#}",
@@ -69,7 +59,7 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
         );
     }
     print_broken_file(&status);
-    if number(&status["questions"]["open"]) > 0 {
+    if status.questions.open > 0 {
         outln!("\n`abide answer` shows the questions.");
     }
     Ok(0)
@@ -77,9 +67,8 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
 
 /// Says which file cannot be used and what holds until it is corrected. Both sentences are about the same file if it is
 /// no TOML at all, so the second is not printed then.
-fn print_broken_file(status: &serde_json::Value) {
-    let trouble = |part: &str| status[part]["trouble"].as_str();
-    let (what, holds) = match (trouble("configuration"), trouble("policy")) {
+fn print_broken_file(status: &Status) {
+    let (what, holds) = match (&status.configuration.trouble, &status.policy.trouble) {
         (Some(what), _) => (what, "The former configuration stays in force."),
         (None, Some(what)) => (what, "The rules about commands cannot be used."),
         (None, None) => return,
@@ -91,39 +80,33 @@ fn print_broken_file(status: &serde_json::Value) {
 
 /// Number of sessions by state. Sessions whose command has ended but that have processes in the
 /// background are listed separately, if there are any.
-fn sessions(counts: &serde_json::Value) -> String {
-    let count = |name: &str| counts[name].as_u64().unwrap_or(0);
-    let (running, ended) = (count("running"), count("ended"));
-    match count("background") {
+fn sessions(counts: &SessionCounts) -> String {
+    let (running, ended) = (counts.running, counts.ended);
+    match counts.background {
         0 => format!("{running} running, {ended} ended"),
         left => format!("{running} running, {left} in the background, {ended} ended"),
     }
 }
 
 /// Age of the configuration in force, and what of its file is not.
-fn settings(configuration: &serde_json::Value, now: u64) -> String {
-    let read_at = configuration["read_at"].as_u64().unwrap_or(now);
-    let later = configuration["at_next_start"].as_array();
-    let later: Vec<&str> = later
-        .into_iter()
-        .flatten()
-        .filter_map(|name| name.as_str())
-        .collect();
-    let read = format!("read {} ago", show::ago(now, read_at));
+fn settings(configuration: &Configuration, now: u64) -> String {
+    let later = &configuration.at_next_start;
+    let read = format!("read {} ago", show::ago(now, configuration.read_at));
     match later.is_empty() {
         true => read,
         false => format!("{read}; after `abide stop`: {}", later.join(", ")),
     }
 }
 
-fn http(listener: &serde_json::Value) -> String {
-    let text = |field: &str| listener[field].as_str();
-    match (text("address"), text("error")) {
-        (Some(address), _) => format!(
-            "http://{address}, token in {}",
-            text("token_file").unwrap_or_default()
-        ),
-        (None, Some(error)) => error.to_owned(),
-        (None, None) => "off".to_owned(),
+fn http(listener: Option<&HttpListener>) -> String {
+    let Some(listener) = listener else {
+        return "off".to_owned();
+    };
+    match &listener.address {
+        Some(address) => {
+            let token = listener.token_file.as_deref().unwrap_or_default();
+            format!("http://{address}, token in {token}")
+        }
+        None => listener.error.clone().unwrap_or_default(),
     }
 }

@@ -1,10 +1,11 @@
 //! `abide session start`, `send`, `screen`, `search`, `resize` and `signal`: the tool
 //! `terminal_session` for people.
 
+use abide_api::Session;
 use serde_json::{Map, Value, json};
 
 use super::args::{ResizeArgs, ScreenArgs, SearchArgs, SendArgs, SignalArgs, StartArgs};
-use super::client::Client;
+use super::client::{Client, ToolResult};
 use super::duration::DurationLimit;
 use super::error::CliError;
 use super::show;
@@ -14,25 +15,19 @@ use crate::http::run_request::OsText;
 use abide_engine::config;
 
 /// Calls the tool; an error result becomes an error of the command.
-async fn call(client: &Client, arguments: Value) -> Result<Value, CliError> {
-    let result = client
-        .post_retrying("/v1/tools/terminal_session", &arguments)
-        .await?;
-    if result["is_error"] == json!(true) {
-        let sentence = result["text"].as_str().unwrap_or("it failed");
-        return Err(CliError::new(sentence));
+async fn call(client: &Client, arguments: Value) -> Result<ToolResult, CliError> {
+    let path = "/v1/tools/terminal_session";
+    let result: ToolResult = client.post_retrying(path, &arguments).await?;
+    match result.is_error {
+        true => Err(CliError::new(result.text)),
+        false => Ok(result),
     }
-    Ok(result)
 }
 
 async fn show(client: Client, arguments: Value, as_json: bool) -> Result<u8, CliError> {
     let result = call(&client, arguments).await?;
-    show_result(&result, as_json);
+    show::result(as_json, &result, &result.text);
     Ok(0)
-}
-
-fn show_result(result: &Value, as_json: bool) {
-    show::result(as_json, result, result["text"].as_str().unwrap_or_default());
 }
 
 pub async fn start(client: Client, start: StartArgs) -> Result<u8, CliError> {
@@ -99,8 +94,8 @@ pub async fn send(client: Client, send: SendArgs) -> Result<u8, CliError> {
 
 pub async fn screen(client: Client, screen: ScreenArgs) -> Result<u8, CliError> {
     let id = ids::session(&client, &screen.session).await?;
-    let session = client.get(&format!("/v1/sessions/{id}")).await?;
-    if session["pty"] == json!(false) {
+    let session: Session = client.get(&format!("/v1/sessions/{id}")).await?;
+    if !session.pty {
         return Err(CliError::new(format!("Session '{id}' has no terminal"))
             .next(format!("`abide logs {id}` shows its output")));
     }
@@ -119,8 +114,8 @@ pub async fn search(client: Client, search: SearchArgs) -> Result<u8, CliError> 
         "max_lines": search.max_lines,
     });
     let result = call(&client, arguments).await?;
-    show_result(&result, search.json.json);
-    Ok(u8::from(result["matches"] == json!(0)))
+    show::result(search.json.json, &result, &result.text);
+    Ok(u8::from(result.fact("matches") == 0))
 }
 
 pub async fn resize(client: Client, resize: ResizeArgs) -> Result<u8, CliError> {

@@ -1,5 +1,7 @@
 //! `abide timer`: starts, controls and lists timers.
 
+use abide_api::cli::TimerList;
+use abide_api::{Timer, TimerDetails, TimerPage, TimerStats, TimerStatus};
 use abide_core::Millis;
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
@@ -23,7 +25,7 @@ pub async fn timer(timer: TimerCommand) -> Result<u8, CliError> {
             Some(timer) => {
                 let client = client(&read.agent)?;
                 let id = ids::timer(&client, &timer).await?;
-                let timer = client.get(&format!("/v1/timers/{id}")).await?;
+                let timer: TimerDetails = client.get(&format!("/v1/timers/{id}")).await?;
                 print_timer(&timer, read.json.json);
                 Ok(0)
             }
@@ -39,12 +41,17 @@ pub async fn timer(timer: TimerCommand) -> Result<u8, CliError> {
         TimerCommand::List(list) => list_active(&client(&list.agent)?, list.json.json).await,
         TimerCommand::History(history) => {
             let path = format!("/v1/timers/history?limit={}", history.limit);
-            let timers = client(&history.agent)?.get(&path).await?;
-            print_table(&timers, history.json.json, "No timers have ended yet.");
+            let page: TimerPage = client(&history.agent)?.get(&path).await?;
+            let ended = TimerList {
+                timers: page.timers,
+                as_of: page.as_of,
+                trouble: page.trouble,
+            };
+            print_table(&ended, history.json.json, "No timers have ended yet.");
             Ok(0)
         }
         TimerCommand::Stats(stats) => {
-            let found = client(&stats.agent)?.get("/v1/timers/stats").await?;
+            let found: TimerStats = client(&stats.agent)?.get("/v1/timers/stats").await?;
             if stats.json.json {
                 show::json(&found);
             } else {
@@ -57,11 +64,19 @@ pub async fn timer(timer: TimerCommand) -> Result<u8, CliError> {
 
 /// Prints the active timers.
 async fn list_active(client: &Client, as_json: bool) -> Result<u8, CliError> {
-    let timers = client
-        .get_whole("/v1/timers?include_ended=false", "timers")
-        .await?;
+    let (mut as_of, mut trouble) = (None, None);
+    let path = "/v1/timers?include_ended=false";
+    let split = |page: TimerPage| {
+        (as_of, trouble) = (page.as_of, page.trouble);
+        (page.timers, page.next)
+    };
+    let timers = client.get_all(path, split).await?;
     print_table(
-        &timers,
+        &TimerList {
+            timers,
+            as_of,
+            trouble,
+        },
         as_json,
         "No active timers; `abide timer history` shows past ones.",
     );
@@ -99,12 +114,11 @@ async fn start(client: Client, new: TimerStartArgs) -> Result<u8, CliError> {
         return Ok(INTERRUPTED);
     };
     print_timer(&timer, new.json.json);
-    Ok(
-        match new.mission.is_some() && timer["status"] != "completed" {
-            true => u8::from(timer["timeout"] == true),
-            false => exit_code(&timer),
-        },
-    )
+    let is_completed = timer.timer.status == TimerStatus::Completed;
+    Ok(match new.mission.is_some() && !is_completed {
+        true => u8::from(timer.timeout == Some(true)),
+        false => exit_code(&timer),
+    })
 }
 
 /// Waits for a timer that was started before.
@@ -112,10 +126,9 @@ async fn wait(args: TimerWaitArgs) -> Result<u8, CliError> {
     let client = client(&args.agent)?;
     let id = ids::timer(&client, &args.timer).await;
     let id = id.map_err(|error| error.code(NOT_FOUND))?;
-    let timer = client.get(&format!("/v1/timers/{id}")).await;
-    let timer = timer.map_err(|error| CliError::from(error).code(NOT_FOUND))?;
-    let time = |field: &str| Millis::from_secs_f64(timer[field].as_f64().unwrap_or(0.0));
-    let purpose = timer["reason"].as_str().or(timer["mission"].as_str());
+    let read = client.get(&format!("/v1/timers/{id}")).await;
+    let TimerDetails { timer, .. } = read.map_err(|error| CliError::from(error).code(NOT_FOUND))?;
+    let purpose = timer.reason.or(timer.mission);
     let standby = Standby {
         client: &client,
         path: &format!("/v1/timers/{id}/continue"),
@@ -123,12 +136,12 @@ async fn wait(args: TimerWaitArgs) -> Result<u8, CliError> {
         time: args.standby,
     };
     let bar = ProgressBar {
-        total: time("total_duration"),
-        before: time("elapsed_time"),
+        total: timer.total_duration.0,
+        before: timer.elapsed_time.0,
         standby: standby.time,
-        purpose: purpose.unwrap_or_default().to_owned(),
+        purpose: purpose.unwrap_or_default(),
     };
-    let is_paused = timer["status"] == "paused";
+    let is_paused = timer.status == TimerStatus::Paused;
     let waited = standby.wait(bar).await.map_err(|error| match is_paused {
         true => error.code(ENDED_OTHERWISE),
         false => error,
@@ -146,10 +159,10 @@ const NOT_FOUND: u8 = 2;
 const ENDED_OTHERWISE: u8 = 3;
 
 /// Exit code of a wait.
-fn exit_code(timer: &Value) -> u8 {
-    match timer["status"].as_str() {
-        Some("completed") => 0,
-        _ if timer["timeout"] == true => 1,
+fn exit_code(timer: &TimerDetails) -> u8 {
+    match timer.timer.status {
+        TimerStatus::Completed => 0,
+        _ if timer.timeout == Some(true) => 1,
         _ => ENDED_OTHERWISE,
     }
 }
@@ -168,7 +181,7 @@ struct Standby<'a> {
 
 impl Standby<'_> {
     /// Waits with a progress bar. `None`: a person pressed Ctrl-C, and was told what becomes of the timer.
-    async fn wait(&self, bar: ProgressBar) -> Result<Option<Value>, CliError> {
+    async fn wait(&self, bar: ProgressBar) -> Result<Option<TimerDetails>, CliError> {
         let waiting = post_waiting(self.client, self.path, self.time, |left| self.body(left));
         // Received from here on: a Ctrl-C right after the bar appears does not end the program without a word.
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -195,9 +208,10 @@ impl Standby<'_> {
     /// Tells the person who left the wait how to go on. The repeated request says which timer it is.
     async fn tell_left(&self) {
         ProgressBar::clear();
-        match self.client.post(self.path, &self.body(Some(0.001))).await {
+        let body = self.body(Some(0.001));
+        match self.client.post::<TimerDetails>(self.path, &body).await {
             Ok(timer) => {
-                let id = one_line(timer["timer_id"].as_str().unwrap_or_default());
+                let id = timer.timer.timer_id.0;
                 errln!(
                     "{id} continues. `abide timer read {id}` shows it, `abide timer wait {id}` waits for it, \
                      `abide timer stop {id}` stops it."
@@ -213,43 +227,35 @@ async fn timer_action(act: &str, args: TimerActionArgs, mut body: Value) -> Resu
     let id = ids::timer(&client, &args.timer).await?;
     let path = format!("/v1/timers/{id}/{act}");
     body["reason"] = json!(args.reason);
-    let timer = client.post_retrying(&path, &body).await?;
+    let timer: TimerDetails = client.post_retrying(&path, &body).await?;
     print_timer(&timer, args.json.json);
     Ok(0)
 }
 
-fn print_timer(timer: &Value, as_json: bool) {
+fn print_timer(timer: &TimerDetails, as_json: bool) {
     if as_json {
         show::json(timer);
         return;
     }
-    let text = timer["text"].as_str().unwrap_or_default();
-    for line in text.lines() {
+    for line in timer.text.iter().flat_map(|text| text.lines()) {
         outln!("{}", one_line(line));
     }
 }
 
-fn print_table(timers: &Value, as_json: bool, none: &str) {
-    let all = timers["timers"].as_array().cloned().unwrap_or_default();
-    let trouble = timers["trouble"].as_str();
+fn print_table(listed: &TimerList, as_json: bool, none: &str) {
     if as_json {
-        let mut listed = json!({"timers": all});
-        for field in ["as_of", "trouble"] {
-            if !timers[field].is_null() {
-                listed[field] = timers[field].clone();
-            }
-        }
-        show::json(&listed);
+        show::json(listed);
         return;
     }
-    if let Some(trouble) = trouble {
+    if let Some(trouble) = &listed.trouble {
         outln!("{}", one_line(trouble));
         outln!("Timers that this machine does not have in memory may be missing.");
     }
-    if all.is_empty() && trouble.is_none() {
+    let timers = &listed.timers;
+    if timers.is_empty() && listed.trouble.is_none() {
         outln!("{none}");
-    } else if !all.is_empty() {
-        let rows: Vec<Row> = all.iter().map(row).collect();
+    } else if !timers.is_empty() {
+        let rows: Vec<Row> = timers.iter().map(|details| row(&details.timer)).collect();
         show::table(
             &["TIMER", "STATE", "ELAPSED", "TOTAL", "AGENT", "FOR"],
             &rows,
@@ -257,51 +263,38 @@ fn print_table(timers: &Value, as_json: bool, none: &str) {
     }
 }
 
-fn row(timer: &Value) -> Row {
-    let text = |field: &str| one_line(timer[field].as_str().unwrap_or_default());
-    let time = |field: &str| {
-        let seconds = timer[field].as_f64().unwrap_or(0.0);
-        show::short(Millis::from_secs_f64(seconds))
-    };
+fn row(timer: &Timer) -> Row {
     let plain = anstyle::Style::new();
-    let colour = match timer["status"].as_str() {
-        Some("running" | "running_background") => show::GOOD,
-        Some("stopped") => show::BAD,
-        _ => show::FAINT,
+    let colour = match timer.status {
+        TimerStatus::Running | TimerStatus::RunningBackground => show::GOOD,
+        TimerStatus::Stopped => show::BAD,
+        TimerStatus::Paused | TimerStatus::Completed => show::FAINT,
     };
-    let purpose = if timer["mission"].is_string() {
-        "mission"
-    } else {
-        "reason"
-    };
+    let purpose = timer.mission.as_deref().or(timer.reason.as_deref());
     vec![
-        (text("timer_id"), plain),
-        (text("status"), colour),
-        (time("elapsed_time"), plain),
-        (time("total_duration"), plain),
-        (text("agent"), show::FAINT),
-        (text(purpose), plain),
+        (timer.timer_id.0.to_string(), plain),
+        (timer.status.as_str().to_owned(), colour),
+        (show::short(timer.elapsed_time.0), plain),
+        (show::short(timer.total_duration.0), plain),
+        (one_line(&timer.agent), show::FAINT),
+        (one_line(purpose.unwrap_or_default()), plain),
     ]
 }
 
-fn print_stats(stats: &Value) {
+fn print_stats(stats: &TimerStats) {
     let heading = show::HEADING;
-    let number = |field: &str| stats[field].as_u64().unwrap_or(0);
-    let span =
-        |field: &str| show::short(Millis::from_secs_f64(stats[field].as_f64().unwrap_or(0.0)));
+    let span = |seconds: f64| show::short(Millis::from_secs_f64(seconds));
     let completed = format!(
         "{} by time, {} by condition, {} impossible",
-        number("completed_by_time"),
-        number("completed_by_condition"),
-        number("completed_by_impossible")
+        stats.completed_by_time, stats.completed_by_condition, stats.completed_by_impossible
     );
     for (name, value) in [
-        ("created", number("made").to_string()),
-        ("running", number("running").to_string()),
+        ("created", stats.made.to_string()),
+        ("running", stats.running.to_string()),
         ("completed", completed),
-        ("stopped", number("stopped").to_string()),
-        ("waited", format!("{} in total", span("elapsed_total"))),
-        ("delay", format!("at most {}", span("max_late"))),
+        ("stopped", stats.stopped.to_string()),
+        ("waited", format!("{} in total", span(stats.elapsed_total))),
+        ("delay", format!("at most {}", span(stats.max_late))),
     ] {
         outln!("{heading}{name:<10}{heading:#} {value}");
     }

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
+use abide_api::Waited;
 use abide_core::Millis;
 use abide_output::printable::one_line;
 use serde_json::{Map, Value, json};
@@ -37,17 +38,17 @@ pub async fn wait(client: Client, mut wait: WaitArgs) -> Result<u8, CliError> {
         purpose,
     };
     let result = bar.show_during(waiting).await;
-    let result = result.map_err(|error| with_option(error, wait.until.is_some()))?;
-    let met = result["held"] == true;
+    let result: Waited = result.map_err(|error| with_option(error, wait.until.is_some()))?;
+    let met = result.held;
     if wait.json.json {
         show::json(&result);
     } else {
-        let seen = result["seen"].as_str().unwrap_or_default();
-        if result["impossible"] == true {
-            errln!("abide: the condition can no longer be met: {}", lines(seen));
+        if result.impossible == Some(true) {
+            let seen = lines(&result.seen);
+            errln!("abide: the condition can no longer be met: {seen}");
             return Ok(1);
         }
-        let seen = one_line(seen);
+        let seen = one_line(&result.seen);
         if met {
             outln!("{seen}");
         } else {

@@ -5,9 +5,11 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use abide_api::{FleetMachines, KnownIds};
-use serde_json::Value;
+use abide_api::{FleetMachines, KnownIds, Status};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
+use crate::client::Problem;
 use abide_engine::socket;
 
 /// Read and write time-out. It is long, so that a slow machine or disk does not make a healthy daemon
@@ -18,43 +20,50 @@ const COMPLETION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Largest response that is read, in bytes.
 const RESPONSE_LIMIT: u64 = 1 << 20;
 
-/// Version of the daemon at this socket.
-pub fn daemon_version(path: &Path) -> io::Result<String> {
-    let status = daemon_status(path)?;
-    let version = status["daemon"]["version"].as_str();
-    version
-        .map(str::to_owned)
-        .ok_or_else(|| io::Error::other("the version is missing"))
+/// Part of a [`Status`] that daemons of all versions have.
+#[derive(Deserialize)]
+struct AnyStatus {
+    daemon: DaemonProcess,
+}
+
+/// Process of a daemon of any version.
+#[derive(Deserialize)]
+pub struct DaemonProcess {
+    pub version: String,
+    pub pid: Option<i32>,
+}
+
+/// Process of the daemon at this socket.
+pub fn daemon_process(path: &Path) -> io::Result<DaemonProcess> {
+    request(path, "GET /v1/status", IO_TIMEOUT).map(|status: AnyStatus| status.daemon)
 }
 
 /// Status of the daemon at this socket.
-pub fn daemon_status(path: &Path) -> io::Result<Value> {
-    let body = request(path, "GET /v1/status")?;
-    Ok(serde_json::from_slice(&body)?)
+pub fn daemon_status(path: &Path) -> io::Result<Status> {
+    request(path, "GET /v1/status", IO_TIMEOUT)
 }
 
 /// Machines of the fleet that the daemon at this socket sees.
 pub fn daemon_machines(path: &Path) -> io::Result<FleetMachines> {
-    let body = request(path, "GET /v1/machines")?;
-    Ok(serde_json::from_slice(&body)?)
+    request(path, "GET /v1/machines", IO_TIMEOUT)
 }
 
 /// Ids that the daemon at this socket knows. Meant for completions: a daemon that does not answer soon is not waited for.
 pub fn known_ids(path: &Path, query: &str) -> io::Result<KnownIds> {
-    let body = request_within(path, &format!("GET /v1/ids?{query}"), COMPLETION_TIMEOUT)?;
-    Ok(serde_json::from_slice(&body)?)
+    request(path, &format!("GET /v1/ids?{query}"), COMPLETION_TIMEOUT)
 }
 
 /// Asks the daemon at this socket to stop. Sessions continue.
 pub fn stop_daemon(path: &Path) -> io::Result<()> {
-    request(path, "POST /v1/stop").map(drop)
+    answer(path, "POST /v1/stop", IO_TIMEOUT).map(drop)
 }
 
-fn request(path: &Path, what: &str) -> io::Result<Vec<u8>> {
-    request_within(path, what, IO_TIMEOUT)
+fn request<T: DeserializeOwned>(path: &Path, what: &str, timeout: Duration) -> io::Result<T> {
+    Ok(serde_json::from_slice(&answer(path, what, timeout)?)?)
 }
 
-fn request_within(path: &Path, what: &str, timeout: Duration) -> io::Result<Vec<u8>> {
+/// Body of the answer to a request.
+fn answer(path: &Path, what: &str, timeout: Duration) -> io::Result<Vec<u8>> {
     let mut stream = socket::connect(path)?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))?;
@@ -70,15 +79,15 @@ fn request_within(path: &Path, what: &str, timeout: Duration) -> io::Result<Vec<
         .windows(separator.len())
         .position(|window| window == separator)
         .ok_or(io::ErrorKind::UnexpectedEof)?;
+    let body = &response[end + separator.len()..];
     let line = String::from_utf8_lossy(&response[..end]);
     if line.split_ascii_whitespace().nth(1) != Some("200") {
-        let detail = serde_json::from_slice::<Value>(&response[end + separator.len()..]).ok();
-        let detail = detail
-            .as_ref()
-            .and_then(|problem| problem["detail"].as_str());
         let line = line.lines().next().unwrap_or_default();
-        let why = detail.map_or_else(|| format!("it answered {line}"), str::to_owned);
-        return Err(io::Error::other(why));
+        let problem: Problem = serde_json::from_slice(body).unwrap_or_default();
+        let why = problem.detail;
+        return Err(io::Error::other(
+            why.unwrap_or_else(|| format!("it answered {line}")),
+        ));
     }
-    Ok(response.split_off(end + separator.len()))
+    Ok(body.to_vec())
 }

@@ -1,9 +1,13 @@
 //! Frame format of streamed output: `u8 kind | u32 length, little endian | payload`. Output is sent as
 //! raw bytes; facts about it are sent as JSON or as little-endian integers.
 
+use abide_api::{Id, Question, RunAccepted};
+use abide_core::QuestionId;
 pub use abide_session::log::Stream;
 use bytes::{BufMut, Bytes, BytesMut};
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Media type of a body of frames.
 pub const MEDIA_TYPE: &str = "application/vnd.abide.frames";
@@ -15,7 +19,7 @@ const HEAD: usize = 5;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
     /// Session that the request created or joined.
-    Accepted(Value),
+    Accepted(RunAccepted),
     Output(Stream, Bytes),
     /// Log offset of the output that follows.
     Offset(u64),
@@ -24,10 +28,10 @@ pub enum Frame {
     /// Number of bytes that are missing from the log here.
     Gap(u64),
     /// A question for a person.
-    Question(Value),
+    Question(Box<Question>),
     /// The question was answered or withdrawn.
-    Closed(Value),
-    /// Outcome; always the last frame.
+    Closed(QuestionId),
+    /// Outcome of a run, or end of followed output; always the last frame.
     Ended(Value),
 }
 
@@ -47,14 +51,20 @@ impl Frame {
     /// Appends the encoded frame to `out`.
     pub fn encode_to(&self, out: &mut BytesMut) {
         match self {
-            Frame::Accepted(facts) => write_frame(out, 1, facts.to_string().as_bytes()),
+            Frame::Accepted(accepted) => write_json(out, 1, accepted),
             Frame::Output(Stream::Stdout, bytes) => write_frame(out, 2, bytes),
             Frame::Output(Stream::Stderr, bytes) => write_frame(out, 3, bytes),
             Frame::Output(Stream::Pty, bytes) => write_frame(out, 4, bytes),
             Frame::Offset(offset) => write_frame(out, 5, &offset.to_le_bytes()),
-            Frame::Question(facts) => write_frame(out, 6, facts.to_string().as_bytes()),
-            Frame::Closed(facts) => write_frame(out, 7, facts.to_string().as_bytes()),
-            Frame::Ended(facts) => write_frame(out, 8, facts.to_string().as_bytes()),
+            Frame::Question(question) => write_json(out, 6, question),
+            Frame::Closed(id) => write_json(
+                out,
+                7,
+                &ClosedQuestion {
+                    question_id: Id(*id),
+                },
+            ),
+            Frame::Ended(facts) => write_json(out, 8, facts),
             Frame::Gap(bytes) => write_frame(out, 9, &bytes.to_le_bytes()),
             Frame::Time(at) => write_frame(out, 10, &at.to_le_bytes()),
         }
@@ -84,14 +94,14 @@ impl Frame {
 
     fn decode(kind: u8, payload: Bytes) -> Result<Option<Self>, InvalidFrame> {
         Ok(Some(match kind {
-            1 => Frame::Accepted(facts(&payload)?),
+            1 => Frame::Accepted(from_json(&payload)?),
             2 => Frame::Output(Stream::Stdout, payload),
             3 => Frame::Output(Stream::Stderr, payload),
             4 => Frame::Output(Stream::Pty, payload),
             5 => Frame::Offset(number(&payload)?),
-            6 => Frame::Question(facts(&payload)?),
-            7 => Frame::Closed(facts(&payload)?),
-            8 => Frame::Ended(facts(&payload)?),
+            6 => Frame::Question(from_json(&payload)?),
+            7 => Frame::Closed(from_json::<ClosedQuestion>(&payload)?.question_id.0),
+            8 => Frame::Ended(from_json(&payload)?),
             9 => Frame::Gap(number(&payload)?),
             10 => Frame::Time(number(&payload)?),
             _ => return Ok(None),
@@ -106,7 +116,11 @@ fn write_frame(out: &mut BytesMut, kind: u8, payload: &[u8]) {
     out.put_slice(payload);
 }
 
-fn facts(payload: &[u8]) -> Result<Value, InvalidFrame> {
+fn write_json(out: &mut BytesMut, kind: u8, payload: &impl Serialize) {
+    write_frame(out, kind, &serde_json::to_vec(payload).unwrap_or_default());
+}
+
+fn from_json<T: DeserializeOwned>(payload: &[u8]) -> Result<T, InvalidFrame> {
     serde_json::from_slice(payload).map_err(|_| InvalidFrame)
 }
 
@@ -118,25 +132,31 @@ fn number(payload: &[u8]) -> Result<u64, InvalidFrame> {
 }
 
 /// Payload of [`Frame::Closed`].
-pub fn closed(question: abide_core::QuestionId) -> Value {
-    json!({"question_id": question.to_string()})
+#[derive(Deserialize, Serialize)]
+struct ClosedQuestion {
+    question_id: Id<QuestionId>,
 }
 
 #[cfg(test)]
 mod tests {
+    use abide_core::SessionId;
+    use serde_json::json;
+
     use super::*;
 
     fn all() -> Vec<Frame> {
         vec![
-            Frame::Accepted(json!({"session_id": "session_k3v9x2bc"})),
+            Frame::Accepted(RunAccepted {
+                session_id: Id(SessionId::from_bits(7)),
+                from: 40,
+            }),
             Frame::Offset(1 << 40),
             Frame::Time(1_794_760_093_076),
             Frame::Output(Stream::Stdout, Bytes::from_static(b"a\0\xff")),
             Frame::Output(Stream::Stderr, Bytes::new()),
             Frame::Output(Stream::Pty, Bytes::from_static(b"\x1b[1m")),
             Frame::Gap(7),
-            Frame::Question(json!({"text": "Continue waiting?"})),
-            Frame::Closed(json!({"question_id": "question_k3v9x2bc"})),
+            Frame::Closed(QuestionId::from_bits(7)),
             Frame::Ended(json!({"exit_code": 0})),
         ]
     }

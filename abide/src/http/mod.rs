@@ -44,7 +44,7 @@ mod terminal;
 mod timers;
 mod tools;
 
-pub use blocking_client::{daemon_machines, daemon_status, daemon_version, known_ids, stop_daemon};
+pub use blocking_client::{daemon_machines, daemon_process, daemon_status, known_ids, stop_daemon};
 pub use ids::IdKind;
 pub use page::is_built as page_is_built;
 pub(crate) use problem::Problem;

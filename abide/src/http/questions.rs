@@ -210,7 +210,7 @@ pub async fn answer(
     Ok(JsonResponse(Answered {
         question_id: Id(question),
         about,
-        answer: word,
+        answer: word.to_owned(),
     }))
 }
 
@@ -260,7 +260,7 @@ pub async fn answer_taken_elsewhere(
         JsonResponse(Answered {
             question_id: Id(question),
             about: closed.about,
-            answer: answer_word(closed.about, &given),
+            answer: answer_word(closed.about, &given).to_owned(),
         })
     });
     let taken = taken.map_err(|fault| problem(fault, given.choice.as_str()));

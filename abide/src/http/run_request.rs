@@ -3,9 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use abide_api::{NetworkMode, SandboxMode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -74,10 +74,10 @@ pub struct RunBody {
     /// Sandbox of the command: `read-only`, `workspace-write` or `off`. Without it, a person's command has none, and an
     /// agent's has that of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sandbox: Option<SandboxName>,
+    pub sandbox: Option<SandboxMode>,
     /// Network of a sandbox: `on`, `allowlist` or `off`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network: Option<NetworkName>,
+    pub network: Option<NetworkMode>,
     /// Name of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -87,32 +87,6 @@ pub struct RunBody {
     /// Log offset from which output is sent.
     #[serde(default)]
     pub from: u64,
-}
-
-/// Sandbox of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-pub enum SandboxName {
-    /// Nothing can be written except to private layers
-    ReadOnly,
-    /// The folder can be written, except for protected paths
-    WorkspaceWrite,
-    /// No sandbox
-    Off,
-}
-
-/// Network of a sandbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
-pub enum NetworkName {
-    /// The network of the machine
-    On,
-    /// Names that the configuration or a person allows
-    Allowlist,
-    /// Only the sandbox's own loopback
-    Off,
 }
 
 /// Source of a command's standard input.

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use abide_api::arguments::{FromArgument, PositiveSeconds};
-use abide_api::{CommandTool, Id, RunAccepted, RunEnded};
+use abide_api::{CommandTool, Id, RunAccepted, RunEnded, RunOutcome};
 use abide_core::held::Approval;
 use abide_core::session::{End, Phase};
 use abide_core::wait::Asking;
@@ -25,10 +25,10 @@ use super::frame::{self, Frame};
 use super::log_stream::{LogTail, frames, output_end};
 use super::problem::Problem;
 use super::requester::{self, Requester};
-use super::run_request::{NetworkName, OsText, RunBody, SandboxName, StdinKind, quoted};
+use super::run_request::{OsText, RunBody, StdinKind, quoted};
 use super::sessions::{session_from, session_name};
 use crate::tools::{CommandCaller, StartDecision, not_started, question_fields, refused_to_person};
-use abide_engine::config::{self, NetworkMode, SandboxMode};
+use abide_engine::config;
 use abide_engine::sandbox::{
     SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment,
 };
@@ -48,7 +48,10 @@ pub async fn run(
     } else {
         Asking::Elsewhere
     };
-    let wish = wish(&body);
+    let wish = SandboxWish {
+        mode: body.sandbox,
+        network: body.network,
+    };
     let (mut run, mut launch) = parse_request(body, asking)?;
     launch.inherited_limits = requester::inherited_limits(&headers)?;
     // The words are executed, whatever the command line says.
@@ -182,21 +185,6 @@ fn parse_request(body: RunBody, asking: Asking) -> Result<(Run, LaunchOptions), 
     Ok((run, launch))
 }
 
-fn wish(body: &RunBody) -> SandboxWish {
-    SandboxWish {
-        mode: body.sandbox.map(|name| match name {
-            SandboxName::ReadOnly => SandboxMode::ReadOnly,
-            SandboxName::WorkspaceWrite => SandboxMode::WorkspaceWrite,
-            SandboxName::Off => SandboxMode::Off,
-        }),
-        network: body.network.map(|name| match name {
-            NetworkName::On => NetworkMode::On,
-            NetworkName::Allowlist => NetworkMode::Allowlist,
-            NetworkName::Off => NetworkMode::Off,
-        }),
-    }
-}
-
 /// Gives the command its sandbox. A person chooses freely; an agent, or a command inside a session, is bound by the
 /// configuration.
 fn confine(
@@ -318,10 +306,10 @@ impl RunStream {
             // Only a person's terminal shows questions.
             CallStep::Update(CallUpdate::Asked(question)) if self.asking.reaches_a_person() => self
                 .ready
-                .push_back(Frame::Question(json(&question_fields(&question)))),
+                .push_back(Frame::Question(Box::new(question_fields(&question)))),
             CallStep::Update(CallUpdate::Asked(_)) => {}
             CallStep::Update(CallUpdate::Closed(question)) => {
-                self.ready.push_back(Frame::Closed(frame::closed(question)))
+                self.ready.push_back(Frame::Closed(question))
             }
             CallStep::Done(Outcome::Running(
                 session,
@@ -347,7 +335,7 @@ impl RunStream {
             session_id: Id(session),
             from: self.from,
         };
-        self.ready.push_back(Frame::Accepted(json(&accepted)));
+        self.ready.push_back(Frame::Accepted(accepted));
         if let Some(view) = self.handle.published().session(session) {
             self.tail = Some(LogTail::open(&self.handle, &view, self.from, None));
         }
@@ -395,27 +383,30 @@ fn wanted_end(view: &SessionView) -> Option<End> {
 fn run_ended(handle: &Handle, outcome: &Outcome, view: Option<&SessionView>) -> RunEnded {
     let mut session = view.map(session_from);
     let mut wanted = None;
-    let (outcome_word, error) = match outcome {
+    let (run_outcome, error) = match outcome {
         // The processes cannot be killed, so the client would wait for ever.
         Outcome::Running(session, WhyRunning::SurvivesKill) => {
-            wanted = Some(view.and_then(wanted_end).map(Into::into));
-            ("undying", Some(crate::tools::survives_kill(*session)))
+            wanted = view.and_then(wanted_end).map(Into::into);
+            (
+                RunOutcome::Undying,
+                Some(crate::tools::survives_kill(*session)),
+            )
         }
         Outcome::Declined(_, idle) => {
             let error = format!("command execution timeout: no output for {idle}");
-            ("declined", Some(error))
+            (RunOutcome::Declined, Some(error))
         }
         Outcome::Cancelled(_) => (
-            "cancelled",
+            RunOutcome::Cancelled,
             Some("command execution cancelled by user".into()),
         ),
-        Outcome::Failed(_) => ("failed", None),
+        Outcome::Failed(_) => (RunOutcome::Failed, None),
         Outcome::NotStarted(session, question, why) => {
             let result = not_started(handle, CommandTool::Execute, *session, *question, why);
-            ("refused", Some(result.text))
+            (RunOutcome::Refused, Some(result.text))
         }
         Outcome::Refused(refusal) => (
-            "refused",
+            RunOutcome::Refused,
             Some(abide_engine::text::refusal_sentence(refusal)),
         ),
         Outcome::Started(_)
@@ -427,7 +418,7 @@ fn run_ended(handle: &Handle, outcome: &Outcome, view: Option<&SessionView>) -> 
         | Outcome::TimersObserved(_)
         | Outcome::TimersCounted(_)
         | Outcome::Messages(..)
-        | Outcome::Done => ("ended", None),
+        | Outcome::Done => (RunOutcome::Ended, None),
     };
     // The session's own error is reported in the same field.
     let own = session.as_mut().and_then(|session| session.error.take());
@@ -437,7 +428,7 @@ fn run_ended(handle: &Handle, outcome: &Outcome, view: Option<&SessionView>) -> 
     });
     RunEnded {
         session,
-        outcome: outcome_word,
+        outcome: run_outcome,
         error: error.or(own),
         start_error,
         wanted_end: wanted,

@@ -39,7 +39,7 @@ pub async fn status(Shared(state): Shared<State>, requester: Requester) -> JsonR
     JsonResponse(Status {
         daemon: Daemon {
             pid: std::process::id(),
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: state.daemon.started_at.0,
         },
         sessions: SessionCounts {
@@ -80,7 +80,7 @@ fn configuration(state: &State) -> Configuration {
     Configuration {
         read_at: now.read_at.0,
         trouble: now.fault.as_deref().map(Into::into),
-        at_next_start: now.at_next_start,
+        at_next_start: now.at_next_start.into_iter().map(Into::into).collect(),
     }
 }
 
@@ -140,7 +140,7 @@ fn containment(
         .max_by_key(|view| view.state.created);
     let used = newest.and_then(|view| view.contained_by);
     Containments {
-        wanted,
+        wanted: wanted.to_owned(),
         last_used: used.map(Into::into),
     }
 }

@@ -13,11 +13,14 @@ pub use session::Session;
 
 use std::path::{Path, PathBuf};
 
+use abide_api::TimerIds;
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, ClientError};
 use super::xml;
 use abide_engine::config::{self, Paths};
+
+pub use super::client::ToolResult;
 
 /// Reason why a call has no result.
 pub use super::client::ClientError as Error;
@@ -92,7 +95,7 @@ impl Abide {
     ) -> Result<ToolResult, Error> {
         let path = format!("/v1/tools/{tool}");
         let body = Value::Object(arguments);
-        result(self.client.post(&path, &body).await?)
+        self.client.post(&path, &body).await
     }
 
     /// Runs the tool blocks in a text, in order, as an agent without function calling writes them. A refused
@@ -135,70 +138,8 @@ impl Abide {
     /// sync covers them all.
     pub async fn make_timers(&self, timers: Vec<Value>) -> Result<Vec<String>, Error> {
         let body = json!({"timers": timers});
-        let made = self.client.post("/v1/timers", &body).await?;
-        let ids = made["timer_ids"].as_array().into_iter().flatten();
-        Ok(ids
-            .filter_map(|id| id.as_str().map(str::to_owned))
-            .collect())
-    }
-}
-
-/// Result of a tool call, as the daemon sent it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolResult {
-    /// The whole result as text.
-    pub text: String,
-    /// All fields by name, as the output schema of the tool says.
-    pub facts: Map<String, Value>,
-    /// True if the call itself failed (an exit code other than 0 is no failure).
-    pub is_error: bool,
-}
-
-fn result(answer: Value) -> Result<ToolResult, Error> {
-    let Value::Object(mut facts) = answer else {
-        return Err(ClientError::Broken("the answer is no object".into()));
-    };
-    let is_error = facts.remove("is_error") == Some(Value::Bool(true));
-    let text = facts.get("text").and_then(Value::as_str);
-    Ok(ToolResult {
-        text: text.unwrap_or_default().to_owned(),
-        facts,
-        is_error,
-    })
-}
-
-impl ToolResult {
-    fn refused(sentence: String) -> Self {
-        let facts = Map::from_iter([("text".to_owned(), json!(sentence))]);
-        ToolResult {
-            text: sentence,
-            facts,
-            is_error: true,
-        }
-    }
-
-    /// Field of this name; `null` if there is none.
-    pub fn fact(&self, name: &str) -> &Value {
-        self.facts.get(name).unwrap_or(&Value::Null)
-    }
-
-    /// Status, such as `SUCCESS` or `running`.
-    pub fn status(&self) -> Option<&str> {
-        self.fact("status").as_str()
-    }
-
-    /// Id of the session that the result is about.
-    pub fn session_id(&self) -> Option<&str> {
-        self.fact("session_id").as_str()
-    }
-
-    /// Id of the timer that the result is about.
-    pub fn timer_id(&self) -> Option<&str> {
-        self.fact("timer_id").as_str()
-    }
-
-    /// Exit code, if it is known.
-    pub fn exit_code(&self) -> Option<i64> {
-        self.fact("exit_code").as_i64()
+        let made: TimerIds = self.client.post("/v1/timers", &body).await?;
+        let ids = made.timer_ids.iter();
+        Ok(ids.map(|id| id.0.to_string()).collect())
     }
 }

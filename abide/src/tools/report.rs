@@ -160,7 +160,7 @@ pub(super) fn summary_with(
             .sandboxed
             .iter()
             .flat_map(|sandboxed| &sandboxed.gaps)
-            .map(|gap| gap.as_str())
+            .map(|gap| gap.as_str().to_owned())
             .collect(),
         ports: (view.ports.iter())
             .filter(|(_, state)| **state == PortState::Published)

@@ -3,11 +3,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use abide_api::arguments::{
-    NeededPermissions, Needs, NetworkLess, NetworkName, SandboxLess, SandboxName, Text,
-};
+use abide_api::arguments::{NeededPermissions, Needs, NetworkArgument, SandboxArgument, Text};
 use abide_core::{SandboxedBy, shorten};
-use abide_engine::config::{NetworkMode, SandboxMode};
+use abide_engine::config::SandboxMode;
 use abide_engine::gate_plan::{self, GateConfig, InvalidGate};
 use abide_engine::sandbox::{
     SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment,
@@ -27,8 +25,8 @@ const JUSTIFICATION_CHARS: usize = 500;
 
 /// Fields of a call that are about its sandbox.
 pub(super) struct SandboxArgs {
-    pub sandbox: Option<SandboxName>,
-    pub network: Option<NetworkName>,
+    pub sandbox: Option<SandboxArgument>,
+    pub network: Option<NetworkArgument>,
     pub needs: Option<Needs>,
     pub justification: Option<Text>,
 }
@@ -61,17 +59,8 @@ impl SandboxArgs {
             env: &context.env,
         };
         let wish = SandboxWish {
-            mode: self.sandbox.as_ref().map(|SandboxName(mode)| match mode {
-                SandboxLess::ReadOnly => SandboxMode::ReadOnly,
-                SandboxLess::WorkspaceWrite => SandboxMode::WorkspaceWrite,
-            }),
-            network: self
-                .network
-                .as_ref()
-                .map(|NetworkName(network)| match network {
-                    NetworkLess::Off => NetworkMode::Off,
-                    NetworkLess::Allowlist => NetworkMode::Allowlist,
-                }),
+            mode: self.sandbox.as_ref().map(|mode| mode.0),
+            network: self.network.as_ref().map(|network| network.0),
         };
         let of = match context.is_person {
             true => WishOf::Person,

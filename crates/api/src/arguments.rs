@@ -13,8 +13,8 @@ pub use tools::{
 };
 pub use value::{
     AnySeconds, AnyText, ConditionFields, Env, FilledText, FromArgument, IdleSeconds, KeyText,
-    NeededPermissions, Needs, NetworkLess, NetworkName, PositiveSeconds, SandboxLess, SandboxName,
-    ShellSeconds, Text, TextOrNumber, WholeNumber, Words, shown_text, whole,
+    NeededPermissions, Needs, NetworkArgument, PositiveSeconds, SandboxArgument, ShellSeconds,
+    Text, TextOrNumber, WholeNumber, Words, shown_text, whole,
 };
 
 use serde_json::{Map, Value};

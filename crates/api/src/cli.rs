@@ -1,21 +1,19 @@
-//! Shapes that only commands print with `--json`, for `abide schema`.
+//! Types that only commands print with `--json`.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
     AuditLine, AuditVerified, ClosedQuestion, Daemon, Message, PolicyTested, Question,
-    QuestionDetails, QuestionEvent, Session, SessionEnd, StartError, TimerDetails,
+    QuestionDetails, QuestionEvent, RunEnded, Session, TimerDetails,
 };
 
 /// `run`
-#[derive(JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     #[serde(flatten)]
-    pub session: Session,
-    /// End of the run for its caller.
-    pub outcome: String,
+    pub ended: RunEnded,
     /// Exit code of `abide run`.
     pub return_code: i32,
     /// Standard output.
@@ -24,19 +22,6 @@ pub struct Run {
     pub stderr: String,
     /// True if output was left out.
     pub truncated: bool,
-    /// One sentence, if the run did not end by itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// Kind of the error, if the command could not be started.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_error: Option<StartError>,
-    /// Cause for which the session should have ended, if it cannot be ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-nullable" = true))]
-    pub wanted_end: Option<Option<SessionEnd>>,
-    /// Refusals of its sandbox as text, if there are any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused: Option<String>,
 }
 
 /// `answer`
@@ -77,13 +62,13 @@ impl From<QuestionEvent> for QuestionLine {
 }
 
 /// `session list`
-#[derive(JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 pub struct SessionList {
     pub sessions: Vec<Session>,
 }
 
 /// `session attach`
-#[derive(JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 pub struct Attached {
     #[serde(flatten)]
     pub session: Session,
@@ -92,14 +77,14 @@ pub struct Attached {
 }
 
 /// A line of output.
-#[derive(JsonSchema)]
+#[derive(Default, Serialize, JsonSchema)]
 pub struct OutputLine {
     /// Offset in the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     /// `stdout`, `stderr` or `pty`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stream: Option<String>,
+    pub stream: Option<&'static str>,
     /// Time of the output, in Unix milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<u64>,
@@ -123,9 +108,15 @@ pub enum TimerRead {
 }
 
 /// `timer list`, `timer history`
-#[derive(JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 pub struct TimerList {
     pub timers: Vec<TimerDetails>,
+    /// While the database is away: time up to which the timers of other machines are known, in Unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<u64>,
+    /// Sentence about a database that is away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 /// `messages`
@@ -155,25 +146,46 @@ pub struct Called {
 }
 
 /// `top`
-#[derive(JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Top {
     pub daemon: Daemon,
+    /// Open questions.
     pub questions: Vec<QuestionDetails>,
+    /// Running sessions.
     pub sessions: Vec<Session>,
+    /// Active timers, those that are due next first.
     pub timers: Vec<TimerDetails>,
+    /// Most recent messages, newest first.
     pub messages: Vec<Message>,
+    /// While the database is away: time up to which the timers of other machines are known, in Unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<u64>,
+    /// Sentence about a database that is away: timers and messages are as far as the daemon knows them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 /// `setup`
-#[derive(JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 pub struct Setup {
     pub client: String,
     pub agent: String,
     /// True if there is a sign of the client on this machine.
     pub installed: bool,
     pub written: bool,
-    /// Path, change, diff and backup of each file.
-    pub files: Vec<Value>,
+    /// Files of the client.
+    pub files: Vec<SetupFile>,
+}
+
+/// File that `setup` changes.
+#[derive(Serialize, JsonSchema)]
+pub struct SetupFile {
+    pub path: String,
+    /// `none`, `create`, `remove` or `update`.
+    pub change: String,
+    pub diff: String,
+    /// Copy of the file as it was before.
+    pub backup: Option<String>,
 }
 
 /// `setup` of one client, or why it failed where several are set up.
@@ -185,16 +197,16 @@ pub enum SetupOutput {
 }
 
 /// Client that `setup` without a client could not set up.
-#[derive(JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 pub struct FailedSetup {
     pub client: String,
     pub error: String,
 }
 
 /// `doctor`
-#[derive(JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 pub struct Doctor {
-    pub version: String,
+    pub version: &'static str,
     /// The worst level of all findings.
     pub level: String,
     pub findings: Vec<Finding>,
@@ -241,7 +253,7 @@ pub struct HostileAttack {
 }
 
 /// A finding of `doctor`.
-#[derive(JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 pub struct Finding {
     pub topic: String,
     /// `ok`, `off` (switched off in the configuration), `warning` or `trouble`.
@@ -275,16 +287,16 @@ pub struct AgentLayers {
 }
 
 /// `stop`
-#[derive(JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 pub struct Stopped {
     /// `false` if no daemon ran.
     pub stopped: bool,
 }
 
 /// `version`
-#[derive(JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 pub struct Version {
-    pub version: String,
+    pub version: &'static str,
 }
 
 /// `policy replay`

@@ -2,7 +2,7 @@
 
 use abide_core::SessionId;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Id, LiveActivity};
 
@@ -20,7 +20,7 @@ pub struct Hello {
 }
 
 /// Activity of a running session.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionPulse {
     /// Id of the session.
     pub session_id: Id<SessionId>,

@@ -68,7 +68,7 @@ words! {
 }
 
 /// Result of an act on a machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineActed {
     /// Name of the machine.
     pub machine: String,

@@ -24,6 +24,7 @@ mod problem;
 mod question;
 mod request;
 mod result;
+mod sandbox;
 pub mod schema;
 mod search;
 mod session;
@@ -53,10 +54,11 @@ pub use question::{
 };
 pub use request::{NewSession, NewTimer, QuestionAnswer, Rename, SignalRequest, TimerAction};
 pub use result::{ElsewhereResult, ToolOutput, ToolResult};
+pub use sandbox::{NetworkMode, SandboxMode};
 pub use search::{Match, MatchPage};
 pub use session::{
     Activity, Containment, ListedSession, LiveActivity, OutputEnded, Process, RemovedSession,
-    RunAccepted, RunEnded, SandboxedBy, Session, SessionEnd, SessionPage, SessionState,
+    RunAccepted, RunEnded, RunOutcome, SandboxedBy, Session, SessionEnd, SessionPage, SessionState,
     SessionStatus, SessionSummary, StartError,
 };
 pub use session_stats::{AgentSessions, SessionDay, SessionOutcomes, SessionStats};

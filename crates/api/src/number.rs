@@ -61,6 +61,13 @@ impl Serialize for Seconds {
     }
 }
 
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        Ok(Seconds(Millis((seconds * 1_000.0).round() as u64)))
+    }
+}
+
 impl Display for Seconds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0.0 % 1_000 {
@@ -93,11 +100,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_seconds_are_written_without_a_fraction() {
+    fn whole_seconds_are_written_without_a_fraction_and_read_back() {
         for (millis, written) in [(0, "0"), (2_000, "2"), (2_007, "2.007"), (90_500, "90.5")] {
             let seconds = Seconds(Millis(millis));
             assert_eq!(serde_json::to_string(&seconds).unwrap(), written);
             assert_eq!(seconds.to_string(), written);
+            assert_eq!(serde_json::from_str::<Seconds>(written).unwrap(), seconds);
         }
     }
 

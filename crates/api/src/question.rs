@@ -121,12 +121,12 @@ impl QuestionEvent {
 }
 
 /// An answer that was accepted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Answered {
     /// Id of the question.
     pub question_id: Id<QuestionId>,
     /// `idle`, `command` or `connection`.
     pub about: QuestionAbout,
     /// `yes` or `no`; about a command or a connection `once`, `this agent`, `always here`, `always` or `no`.
-    pub answer: &'static str,
+    pub answer: String,
 }

@@ -15,7 +15,7 @@ pub struct RemovedSession {
 }
 
 /// Part that every result about a session has.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionSummary {
     /// Id of the session.
     pub session_id: Id<SessionId>,
@@ -38,9 +38,9 @@ pub struct SessionSummary {
     /// Mechanism that enforces the sandbox; `off`: the command has none, `null`: nothing was run.
     pub sandboxed_by: Option<SandboxedBy>,
     /// Promises of the sandbox that this mechanism does not keep.
-    pub sandbox_gaps: Vec<&'static str>,
+    pub sandbox_gaps: Vec<String>,
     /// Ports on which the sandboxed command listens and that are reachable on 127.0.0.1.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
     /// Timer whose condition runs this command, or `wait` for a command of `abide wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,6 +109,16 @@ words! {
         Subreaper = "subreaper",
     } from abide_core::session::Containment;
 
+    /// End of a run for its caller. `undying`: the session cannot be ended.
+    RunOutcome {
+        Ended = "ended",
+        Declined = "declined",
+        Cancelled = "cancelled",
+        Failed = "failed",
+        Refused = "refused",
+        Undying = "undying",
+    };
+
     /// Mechanism that enforces a sandbox.
     SandboxedBy {
         Namespaces = "namespaces",
@@ -130,7 +140,7 @@ pub struct Activity {
 }
 
 /// One command with its whole process tree.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Session {
     #[serde(flatten)]
     pub summary: SessionSummary,
@@ -177,7 +187,7 @@ pub struct Session {
 }
 
 /// Last lines of a running session and its use of the machine.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LiveActivity {
     /// Last lines as plain text (with `tails`, while the command runs).
     pub tail: Vec<String>,
@@ -192,7 +202,7 @@ pub struct LiveActivity {
 }
 
 /// A page of sessions, newest first.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Sessions")]
 pub struct SessionPage {
     /// Sessions of this page.
@@ -243,7 +253,7 @@ pub struct ListedSession {
 }
 
 /// First frame of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunAccepted {
     /// Id of the session.
     pub session_id: Id<SessionId>,
@@ -252,12 +262,14 @@ pub struct RunAccepted {
 }
 
 /// Last frame of a run: the session and how the run ended for its caller.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunEnded {
+    /// `None`: the command was refused before it had a session.
     #[serde(flatten)]
+    #[schemars(with = "Session")]
     pub session: Option<Session>,
-    /// `ended`, `declined`, `cancelled`, `failed`, `refused` or `undying`.
-    pub outcome: &'static str,
+    /// End of the run for its caller.
+    pub outcome: RunOutcome,
     /// One sentence, if the run did not end by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -266,8 +278,7 @@ pub struct RunEnded {
     pub start_error: Option<StartError>,
     /// Cause for which the session should have ended, if it cannot be ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-nullable" = true))]
-    pub wanted_end: Option<Option<SessionEnd>>,
+    pub wanted_end: Option<SessionEnd>,
     /// Refusals of its sandbox as text, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,

@@ -1,10 +1,10 @@
 //! State of the daemon.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// State of the daemon.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// The daemon.
     pub daemon: Daemon,
@@ -29,18 +29,18 @@ pub struct Status {
 }
 
 /// The daemon.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Daemon {
     /// Process id.
     pub pid: u32,
     /// Version.
-    pub version: &'static str,
+    pub version: String,
     /// Start, in Unix milliseconds.
     pub started_at: u64,
 }
 
 /// Number of sessions.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SessionCounts {
     /// Sessions that run.
     pub running: usize,
@@ -51,56 +51,56 @@ pub struct SessionCounts {
 }
 
 /// Number of questions.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QuestionCounts {
     /// Questions without an answer.
     pub open: usize,
 }
 
 /// Number of timers.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TimerCounts {
     /// Timers that have not ended.
     pub running: Option<usize>,
 }
 
 /// Containment of process trees.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Held")]
 pub struct Containments {
     /// Setting of the configuration.
-    pub wanted: &'static str,
+    pub wanted: String,
     /// Mechanism of the newest session.
     pub last_used: Option<crate::Containment>,
 }
 
 /// Configuration in force.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Configuration {
     /// Time at which it was read, in Unix milliseconds.
     pub read_at: u64,
     /// Reason why the file cannot be used as it is now; the former configuration stays in force. `null` if it can.
     pub trouble: Option<String>,
     /// Settings of the file that take effect when the daemon is started again.
-    pub at_next_start: Vec<&'static str>,
+    pub at_next_start: Vec<String>,
 }
 
 /// Rules about commands of agents.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyState {
     /// Reason why the rules cannot be used, so that all commands of agents are refused; `null` if they can.
     pub trouble: Option<String>,
 }
 
 /// The database.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Database {
     /// Fault of the database, now or when the daemon started; `null` if there is none.
     pub trouble: Option<String>,
 }
 
 /// HTTP over TCP.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Served")]
 pub struct HttpListener {
     /// Address and port; `null` if the port could not be opened.
@@ -114,7 +114,7 @@ pub struct HttpListener {
 }
 
 /// Directories and files.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Places {
     /// State directory.
     pub state: String,
@@ -141,7 +141,7 @@ pub struct Health {
 }
 
 /// A link that logs one browser in.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Link {
     /// The link; its fragment holds the code.
     pub url: String,

@@ -1,7 +1,7 @@
 //! Results of `terminal_session`, one per action.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Activity, ListedSession, Session, SessionStatus, SessionSummary};
 
@@ -151,7 +151,7 @@ pub struct SessionList {
 }
 
 /// A screen as bytes that paint it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ScreenPaint {
     /// The bytes, as text.
     pub paint: String,
@@ -164,7 +164,7 @@ pub struct ScreenPaint {
 }
 
 /// Input that the session has taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Written")]
 pub struct WrittenBytes {
     /// Number of bytes.

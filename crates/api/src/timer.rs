@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use abide_core::TimerId;
 use abide_core::timer::{self, Kind, Status, WaitMode};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::words::words;
 use crate::{Id, Seconds};
 
 /// A durable countdown.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Timer {
     /// Id of the timer.
     pub timer_id: Id<TimerId>,
@@ -62,12 +62,12 @@ pub struct Timer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_look: Option<String>,
     /// Changes by calls and by the end of a pause, oldest first. Only where one timer is read.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<TimerChange>,
 }
 
 /// Change of a timer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimerChange {
     /// `cancelled`, `paused`, `resumed`, or `resumed_by_itself` after the pause.
     pub change: String,
@@ -147,7 +147,7 @@ pub struct TimerList {
 }
 
 /// A timer as a person or a program sees it.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Timer")]
 pub struct TimerDetails {
     #[serde(flatten)]
@@ -177,14 +177,14 @@ pub enum TimerMade {
 }
 
 /// Timers that were made together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimerIds {
     /// Ids, in the order of the request.
     pub timer_ids: Vec<Id<TimerId>>,
 }
 
 /// A page of timers.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Timers")]
 pub struct TimerPage {
     /// Timers of this page, in the requested order.
@@ -203,7 +203,7 @@ pub struct TimerPage {
 }
 
 /// Statistics of all timers.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Stats")]
 pub struct TimerStats {
     /// Timers made in all, as far as is remembered.
@@ -231,7 +231,7 @@ pub struct TimerStats {
 }
 
 /// Timers that ended on one day (UTC).
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Day")]
 pub struct TimerDay {
     /// Date, such as `2026-11-15`.
@@ -245,7 +245,7 @@ pub struct TimerDay {
 }
 
 /// Result of a wait for a condition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Waited {
     /// True if the condition held within the time.
     pub held: bool,

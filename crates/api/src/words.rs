@@ -7,12 +7,12 @@ macro_rules! words {
         words!(@enum $(#[$about])* $name $values);
         $(words!(@from $other, $name $values);)?
     )*};
-    (@enum $(#[$about:meta])* $name:ident { $($value:ident = $word:literal,)* }) => {
+    (@enum $(#[$about:meta])* $name:ident { $($(#[$attribute:meta])* $value:ident = $word:literal,)* }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[schemars(inline)]
         pub enum $name {
-            $(#[serde(rename = $word)] $value,)*
+            $($(#[$attribute])* #[serde(rename = $word)] $value,)*
         }
 
         impl $name {

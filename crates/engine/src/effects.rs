@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use abide_api::AuditLine;
-use abide_core::session::Phase;
+use abide_core::session::{Phase, Session};
 use abide_core::time::Wall;
 use abide_core::timer::{self, Status};
 use abide_core::{
@@ -17,7 +17,7 @@ use abide_core::{
 use abide_output::mask::Mask;
 
 use crate::commits::AfterCommit;
-use crate::config::Containment;
+use crate::config::{Config, Containment};
 use crate::event_loop::OpenCall;
 use crate::handle::{CallUpdate, Handle, LaunchOptions};
 use crate::keepers::SessionDetails;
@@ -318,6 +318,8 @@ impl Performer {
             self.keepers.fail(id, "the call brought nothing to start");
             return;
         };
+        let config = self.handle.config();
+        let record = launch_record(id, session, &launch, deadline, created, &config);
         let sandbox = match launch.sandbox {
             SandboxChoice::Off => None,
             SandboxChoice::Plan(plan) => Some(*plan),
@@ -327,7 +329,6 @@ impl Performer {
             }
         };
         tracing::debug!(session = %id, agent = %session.agent.0, "started");
-        let config = self.handle.config();
         let known = KnownSession {
             details: SessionDetails {
                 cwd: launch.cwd.clone(),
@@ -340,24 +341,6 @@ impl Performer {
             ending_delivered: false,
         };
         self.known.insert(id, known);
-        let record = frame::LaunchRecord {
-            session: id.to_string(),
-            agent: session.agent.0.to_string(),
-            command: session.command.as_bytes().to_vec(),
-            cwd: into_bytes(launch.cwd.into_os_string()),
-            pty: launch.pty.map(|(cols, rows)| frame::Size { cols, rows }),
-            deadline_ms: deadline.map(|limit| limit.0),
-            idle_ms: session.idle.map(|idle| idle.0),
-            inactivity_ms: session.inactivity.map(|limit| limit.0),
-            log_quota: config.log_quota,
-            created_wall_ms: created.0,
-            keys: session.keys.iter().map(|key| key.0.to_string()).collect(),
-            conversation: session.conversation.as_ref().map(|of| of.0.to_string()),
-            started_by: session.started_by.name(),
-            name: launch.name.map(|name| name.as_str().to_owned()),
-            grace_ms: config.kill_grace_ms(),
-            secret_fingerprints: launch.secrets.to_bytes(),
-        };
         let frame = frame::Launch {
             record,
             argv: arguments(launch.argv, &session.command, &config.shell),
@@ -546,6 +529,35 @@ impl Performer {
         };
         // A full queue loses an update, never the answer.
         let _ = open.reply.updates.try_send(update);
+    }
+}
+
+/// Part of a launch that the directory of the session records.
+fn launch_record(
+    id: SessionId,
+    session: &Session,
+    launch: &LaunchOptions,
+    deadline: Option<Millis>,
+    created: Wall,
+    config: &Config,
+) -> frame::LaunchRecord {
+    frame::LaunchRecord {
+        session: id.to_string(),
+        deadline_ms: deadline.map(|limit| limit.0),
+        created_wall_ms: created.0,
+        agent: session.agent.0.to_string(),
+        command: session.command.as_bytes().to_vec(),
+        cwd: into_bytes(launch.cwd.clone().into_os_string()),
+        pty: launch.pty.map(|(cols, rows)| frame::Size { cols, rows }),
+        idle_ms: session.idle.map(|idle| idle.0),
+        inactivity_ms: session.inactivity.map(|limit| limit.0),
+        log_quota: config.log_quota,
+        keys: session.keys.iter().map(|key| key.0.to_string()).collect(),
+        conversation: session.conversation.as_ref().map(|of| of.0.to_string()),
+        started_by: session.started_by.name(),
+        name: launch.name.as_ref().map(|name| name.as_str().to_owned()),
+        grace_ms: config.kill_grace_ms(),
+        secret_fingerprints: launch.secrets.to_bytes(),
     }
 }
 

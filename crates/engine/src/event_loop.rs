@@ -97,15 +97,7 @@ pub(super) async fn run(
             turns.step(now, event);
         }
         for input in input_batch.drain(..) {
-            match input {
-                Input::Event(event) => turns.step(now, event),
-                Input::Call(call) => turns.call(now, *call),
-                Input::WatchersChanged => {
-                    let count = turns.performer.watchers();
-                    turns.step(now, Event::Watchers { count });
-                }
-                Input::Stop => stop = true,
-            }
+            stop |= turns.take(now, input);
         }
         let is_boot_due = boot_tick.is_some_and(|at| at <= now.boot);
         if clock_set || is_boot_due || mono_tick.is_some_and(|at| at <= now.mono) {
@@ -138,6 +130,20 @@ impl Turns {
         let published = sessions.map(|(session, _)| Effect::Publish { session });
         self.effects.extend(published);
         self.end_turn(now).await;
+    }
+
+    /// Takes one input. `true`: it asks the loop to stop.
+    fn take(&mut self, now: Now, input: Input) -> bool {
+        match input {
+            Input::Event(event) => self.step(now, event),
+            Input::Call(call) => self.call(now, *call),
+            Input::WatchersChanged => {
+                let count = self.performer.watchers();
+                self.step(now, Event::Watchers { count });
+            }
+            Input::Stop => return true,
+        }
+        false
     }
 
     fn step(&mut self, now: Now, event: Event) {

@@ -36,8 +36,8 @@ impl HeldLaunch {
         self.options.put(&mut bytes);
         self.workspace.put(&mut bytes);
         self.given.put(&mut bytes);
-        self.settings.0.put(&mut bytes);
-        self.settings.1.put(&mut bytes);
+        let (mode, network) = self.settings;
+        bytes.extend([mode as u8, network as u8]);
         bytes
     }
 
@@ -61,7 +61,10 @@ impl HeldLaunch {
             options: Wire::take(from)?,
             workspace: Wire::take(from)?,
             given: Wire::take(from)?,
-            settings: (Wire::take(from)?, Wire::take(from)?),
+            settings: (
+                take_one_of(SandboxMode::ALL, from)?,
+                take_one_of(NetworkMode::ALL, from)?,
+            ),
         })
     }
 }
@@ -98,17 +101,11 @@ impl Wire for LaunchOptions {
     }
 }
 
-wire_enum!(SandboxMode {
-    0 => ReadOnly,
-    1 => WorkspaceWrite,
-    2 => Off,
-});
-
-wire_enum!(NetworkMode {
-    0 => Off,
-    1 => Allowlist,
-    2 => On,
-});
+/// Takes a value that is stored as its place in the list of all.
+fn take_one_of<T: Copy>(all: &[T], from: &mut &[u8]) -> Result<T, Malformed> {
+    let place = u8::take(from)?;
+    all.get(usize::from(place)).copied().ok_or(Malformed)
+}
 
 wire_enum!(SandboxChoice {
     0 => Off,

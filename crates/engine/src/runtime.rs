@@ -127,10 +127,10 @@ impl Runtime {
             handle.published().set_storage_fault(&fault);
         }
         prober.set_sessions(Arc::new(SessionAccess(handle.clone())));
-        let agents = handle.clients().agents();
-        let resumable = agents.iter().map(|agent| handle.resumable(agent));
         let (mut sessions, details) = recover_sessions(&keepers, &unnamed);
         mark_reported_endings(&mut sessions, &open, &keepers);
+        let agents = handle.clients().agents();
+        let resumable = agents.iter().map(|agent| handle.resumable(agent));
         let judge = |question, held: &HeldCommand| handle.refusal(question, held);
         let recovered = recovery_events(sessions, resumable, state, open, judge);
         keepers.fill_pool();
@@ -169,13 +169,18 @@ impl Runtime {
             runtime.start_fleet(opened);
         }
         if let Some(usable_again) = found.usable_again {
-            runtime.stop_after("the database can be used again", async move {
-                if usable_again.await.is_err() {
-                    std::future::pending().await
-                }
-            });
+            runtime.stop_when_usable(usable_again);
         }
         Ok(runtime)
+    }
+
+    /// Stops when a database can be used that could not be opened, so that the next daemon opens it.
+    fn stop_when_usable(&self, usable_again: oneshot::Receiver<()>) {
+        self.stop_after("the database can be used again", async move {
+            if usable_again.await.is_err() {
+                std::future::pending().await
+            }
+        });
     }
 
     /// Starts the tasks that connect the engine with the other machines of its fleet.

@@ -245,12 +245,7 @@ fn less_network(
     match asked {
         // Without a sandbox nothing limits the network.
         Some(asked) if asked > allowed && mode != SandboxMode::Off => {
-            let asked = match asked {
-                NetworkMode::Off => "off",
-                NetworkMode::Allowlist => "allowlist",
-                NetworkMode::On => "on",
-            };
-            Err(too_much("network", asked, mode))
+            Err(too_much("network", asked.as_str(), mode))
         }
         Some(asked) => Ok(asked),
         None => Ok(allowed),

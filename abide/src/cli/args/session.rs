@@ -3,15 +3,15 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use abide_api::{NetworkMode, SandboxMode};
 use abide_core::session_name::SessionName;
 use abide_core::{Millis, limit};
 use abide_engine::screen::Size;
 use clap::{Args, Subcommand};
 
-use super::{AgentArg, JsonArg, session_name, variable};
+use super::{AgentArg, JsonArg, network_mode, sandbox_mode, session_name, variable};
 use crate::cli::duration::{self, DurationLimit};
 use crate::cli::number;
-use crate::http::run_request::{NetworkName, SandboxName};
 
 /// Parses a number without a limit of the command line; the daemon may have one.
 fn any_number<T: TryFrom<u64>>(text: &str) -> Result<T, number::InvalidNumber> {
@@ -336,11 +336,11 @@ pub struct RerunArgs {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub timeout: Option<Millis>,
     /// Run it in a sandbox; the folder it runs in is the workspace
-    #[arg(long, value_name = "MODE")]
-    pub sandbox: Option<SandboxName>,
+    #[arg(long, value_name = "MODE", value_parser = sandbox_mode())]
+    pub sandbox: Option<SandboxMode>,
     /// Network of the sandbox [default: as configured]
-    #[arg(long, value_name = "NETWORK", requires = "sandbox")]
-    pub network: Option<NetworkName>,
+    #[arg(long, value_name = "NETWORK", value_parser = network_mode(), requires = "sandbox")]
+    pub network: Option<NetworkMode>,
     /// Print the result as one JSON object at the end, without live output
     #[arg(long)]
     pub json: bool,

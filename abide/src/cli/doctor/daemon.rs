@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use abide_api::{Daemon, HttpListener};
 use abide_output::printable::one_line;
-use serde_json::Value;
 
 use super::Finding;
 use crate::cli::doctor::system;
@@ -41,18 +41,18 @@ pub fn check(paths: &Paths) -> Vec<Finding> {
             "`abide stop`, or end the process whose id is in run/lock; sessions continue",
         )),
         Ok(status) => {
-            findings.push(version(&status["daemon"]));
-            findings.push(address(&status["http"]));
+            findings.push(version(&status.daemon));
+            findings.push(address(status.http.as_ref()));
         }
     }
+    let status = status.ok();
     let trouble = status
         .as_ref()
-        .ok()
-        .and_then(|status| status["database"]["trouble"].as_str());
+        .and_then(|known| known.database.trouble.as_deref());
     // The write-ahead log of a running daemon may change while it is read, so its check is skipped.
     findings.push(database(paths, trouble, |_| false));
     findings.extend(log(paths));
-    findings.extend(clock(status.ok().as_ref()));
+    findings.extend(clock(status.map(|status| status.daemon)));
     findings
 }
 
@@ -108,15 +108,10 @@ pub fn page() -> Finding {
     )
 }
 
-fn version(daemon: &Value) -> Finding {
-    let ours = env!("CARGO_PKG_VERSION");
-    let theirs = daemon["version"].as_str().unwrap_or("unknown");
-    let number = |field: &str| daemon[field].as_u64().unwrap_or(0);
-    let uptime = show::ago(SystemClock.now().wall.0, number("started_at"));
-    let sentence = format!(
-        "version {theirs}, process {}, up for {uptime}",
-        number("pid")
-    );
+fn version(daemon: &Daemon) -> Finding {
+    let (ours, theirs) = (env!("CARGO_PKG_VERSION"), &daemon.version);
+    let uptime = show::ago(SystemClock.now().wall.0, daemon.started_at);
+    let sentence = format!("version {theirs}, process {}, up for {uptime}", daemon.pid);
     if theirs == ours {
         return Finding::good("daemon", sentence);
     }
@@ -127,15 +122,17 @@ fn version(daemon: &Value) -> Finding {
     )
 }
 
-fn address(listener: &Value) -> Finding {
-    match (listener["address"].as_str(), listener["error"].as_str()) {
-        (Some(address), _) => Finding::good("address", format!("http://{address}")),
-        (None, Some(error)) => Finding::trouble(
+fn address(listener: Option<&HttpListener>) -> Finding {
+    let Some(listener) = listener else {
+        return Finding::good("address", "off (configured)");
+    };
+    match &listener.address {
+        Some(address) => Finding::good("address", format!("http://{address}")),
+        None => Finding::trouble(
             "address",
-            one_line(error),
+            one_line(listener.error.as_deref().unwrap_or_default()),
             "choose another address with `http = \"127.0.0.1:PORT\"` in the configuration",
         ),
-        (None, None) => Finding::good("address", "off (configured)"),
     }
 }
 
@@ -169,8 +166,8 @@ fn log(paths: &Paths) -> Option<Finding> {
 }
 
 /// Checks the clock. Timers run on the boot-time clock and are stored with wall-clock times.
-fn clock(status: Option<&Value>) -> Option<Finding> {
-    let clock_shift = status.and_then(|status| clock_shift(&status["daemon"]));
+fn clock(daemon: Option<Daemon>) -> Option<Finding> {
+    let clock_shift = daemon.and_then(clock_shift);
     if let Some(clock_shift) = clock_shift.filter(|clock_shift| clock_shift.abs() > CLOCK_TOLERANCE)
     {
         let span = show::short(abide_core::Millis(clock_shift.unsigned_abs()));
@@ -193,10 +190,9 @@ fn clock(status: Option<&Value>) -> Option<Finding> {
 }
 
 /// Change of the wall clock relative to the boot-time clock since the daemon started, in milliseconds.
-fn clock_shift(daemon: &Value) -> Option<i64> {
+fn clock_shift(daemon: Daemon) -> Option<i64> {
     let now = SystemClock.now();
-    let began = system::process_start(i32::try_from(daemon["pid"].as_i64()?).ok()?)?;
-    let started = daemon["started_at"].as_u64()?;
+    let began = system::process_start(i32::try_from(daemon.pid).ok()?)?;
     let since_boot = now.boot.0.checked_sub(began)?.cast_signed();
-    Some(now.wall.0.cast_signed() - started.cast_signed() - since_boot)
+    Some(now.wall.0.cast_signed() - daemon.started_at.cast_signed() - since_boot)
 }

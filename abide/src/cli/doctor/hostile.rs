@@ -10,13 +10,13 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use abide_api::cli::{Hostile, HostileAttack};
-use abide_core::{Gap, SandboxedBy};
+use abide_api::SandboxedBy;
+use abide_api::cli::{Hostile, HostileAttack, Run};
+use abide_core::Gap;
 use abide_engine::config::{Config, NetworkMode, Paths, SandboxMode, home};
 use abide_session::sandbox::attacks::{ATTACKS, Attack, CANARY, Expected, Scene, Seen, canary};
 use abide_session::sandbox::{OWN_LAYERS, hidden_in_home};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::cli::error::CliError;
 use crate::cli::show::{self, outln};
@@ -208,17 +208,17 @@ pub fn hostile(paths: &Paths, json: bool) -> Result<u8, CliError> {
         mode => (mode, true),
     };
     let ran = run(&stage, mode, settings.network)?;
-    let report = report(&stage, mode, settings.network, &ran)?;
+    let report = report(&stage, mode, settings.network, ran)?;
     drop(stage);
     match json {
-        true => show::typed(&report),
+        true => show::json(&report),
         false => print(&report, is_configured),
     }
     Ok(u8::from(!report.held))
 }
 
 /// Runs the attacks in a session, and returns the session's result.
-fn run(stage: &Stage, mode: SandboxMode, network: NetworkMode) -> Result<Value, CliError> {
+fn run(stage: &Stage, mode: SandboxMode, network: NetworkMode) -> Result<Run, CliError> {
     let scene = stage.scene(mode, network)?;
     let scene = SceneText::serialize(&scene, serde_json::value::Serializer);
     let scene = scene.unwrap_or_default().to_string();
@@ -256,52 +256,39 @@ fn report(
     stage: &Stage,
     mode: SandboxMode,
     network: NetworkMode,
-    ran: &Value,
+    ran: Run,
 ) -> Result<Hostile, CliError> {
-    let text = |name: &str| ran[name].as_str().unwrap_or_default();
-    let seen: Vec<SeenLine> = text("stdout")
+    let seen: Vec<SeenLine> = ran
+        .stdout
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
     if seen.len() != ATTACKS.len() {
-        let why = [text("error"), text("stderr"), "the session ended early"];
-        let why = why.into_iter().find(|why| !why.is_empty());
+        let why = match (&ran.ended.error, &ran.stderr) {
+            (Some(error), _) => error,
+            (None, said) if !said.is_empty() => said,
+            (None, _) => "the session ended early",
+        };
         return Err(CliError::new(format!(
             "the attacks could not be run: {}",
-            super::one_sentence(why.unwrap_or_default())
+            super::one_sentence(why)
         ))
         .next("`abide doctor` says what to do"));
     }
-    let gaps: Vec<String> = ran["sandbox_gaps"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|gap| gap.as_str().map(str::to_owned))
-        .collect();
+    let summary = ran.ended.session.map(|session| session.summary);
+    let by = summary.as_ref().and_then(|summary| summary.sandboxed_by);
+    let gaps = summary.map_or_else(Vec::new, |summary| summary.sandbox_gaps);
     let attacks: Vec<HostileAttack> = ATTACKS
         .iter()
         .zip(seen)
-        .map(|(attack, seen)| {
-            judged(
-                attack,
-                seen,
-                stage.changed(attack),
-                &gaps,
-                text("sandboxed_by"),
-            )
-        })
+        .map(|(attack, seen)| judged(attack, seen, stage.changed(attack), &gaps, by))
         .collect();
-    let by = text("sandboxed_by").to_owned();
-    let is_sandboxed = by != SandboxedBy::Off.as_str() && !by.is_empty();
+    let is_sandboxed = by.is_some_and(|by| by != SandboxedBy::Off);
     let none_failed = attacks.iter().all(|attack| attack.result != "failed");
     Ok(Hostile {
         mode: mode.as_str().into(),
-        network: match network {
-            NetworkMode::Off => "off".into(),
-            NetworkMode::Allowlist => "allowlist".into(),
-            NetworkMode::On => "on".into(),
-        },
-        sandboxed_by: by,
+        network: network.as_str().into(),
+        sandboxed_by: by.map_or_else(String::new, |by| by.as_str().to_owned()),
         sandbox_gaps: gaps,
         held: is_sandboxed && none_failed,
         attacks,
@@ -313,7 +300,7 @@ fn judged(
     seen: SeenLine,
     changed: Option<String>,
     gaps: &[String],
-    by: &str,
+    by: Option<SandboxedBy>,
 ) -> HostileAttack {
     let is_good = match (attack.expected, seen.outcome.as_str()) {
         (_, "skipped") => true,
@@ -321,7 +308,7 @@ fn judged(
         (Expected::Unchanged, _) => changed.is_none(),
         (Expected::Works, outcome) => outcome == "reached" && seen.says == "succeeded",
     };
-    let is_weaker = by == SandboxedBy::Landlock.as_str();
+    let is_weaker = by == Some(SandboxedBy::Landlock);
     let is_gap = |gap: Gap| gaps.iter().any(|known| known == gap.as_str());
     let result = match (is_good, seen.outcome.as_str()) {
         (true, "skipped") => "skipped",

@@ -9,7 +9,7 @@ mod machine;
 mod server;
 pub mod system;
 
-use serde_json::{Value, json};
+use abide_api::cli;
 
 use super::args::DoctorArgs;
 use super::error::CliError;
@@ -90,13 +90,13 @@ impl Finding {
         }
     }
 
-    fn facts(&self) -> Value {
-        json!({
-            "topic": self.topic,
-            "level": self.level.word(),
-            "says": self.says,
-            "next": self.next,
-        })
+    fn facts(&self) -> cli::Finding {
+        cli::Finding {
+            topic: self.topic.into(),
+            level: self.level.word().into(),
+            says: self.says.clone(),
+            next: self.next.clone(),
+        }
     }
 }
 
@@ -112,12 +112,11 @@ pub fn doctor(args: DoctorArgs, paths: Result<Paths, ConfigError>) -> Result<u8,
     let worst = findings.iter().map(|finding| finding.level).max();
     let worst = worst.unwrap_or(Severity::Ok);
     if args.json.json {
-        let all: Vec<Value> = findings.iter().map(Finding::facts).collect();
-        show::json(&json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "level": worst.word(),
-            "findings": all,
-        }));
+        show::json(&cli::Doctor {
+            version: env!("CARGO_PKG_VERSION"),
+            level: worst.word().into(),
+            findings: findings.iter().map(Finding::facts).collect(),
+        });
     } else {
         print(&findings);
     }

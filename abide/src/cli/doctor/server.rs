@@ -46,64 +46,8 @@ fn findings(facts: &ServerFacts) -> Vec<Finding> {
             Millis(difference / 1_000 * 1_000)
         ),
     )];
-    if !facts.is_durable {
-        findings.push(Finding::warning(
-            "server",
-            "`fsync` or `synchronous_commit` is off, so a crash of the server can lose timers that were accepted",
-            "turn both on at the server",
-        ));
-    }
-    if facts.replicas > 0 && !facts.is_synchronous {
-        findings.push(Finding::warning(
-            "server",
-            format!(
-                "{} replicas follow without `synchronous_standby_names`: a failover can lose the last commits, and \
-                 completions of that time may be told again",
-                facts.replicas
-            ),
-            "set `synchronous_standby_names` at the server, or accept that",
-        ));
-    }
-    if facts.writers > 1 {
-        findings.push(Finding::warning(
-            "server",
-            format!(
-                "{} hosts of `store` accept writes, so machines may write to different ones, and what one of them has is \
-                 lost when it goes",
-                facts.writers
-            ),
-            "stop the server that was replaced, or make it a standby of the other",
-        ));
-    }
-    if facts.connections * 5 >= facts.max_connections * 4 {
-        findings.push(Finding::warning(
-            "server",
-            format!(
-                "{} of {} connections are used; a daemon needs up to four",
-                facts.connections, facts.max_connections
-            ),
-            "use a pooler in transaction mode, or raise `max_connections`",
-        ));
-    }
-    let old_transaction = facts.oldest_transaction;
-    if let Some(age) = old_transaction.filter(|age| *age > LONG_TRANSACTION) {
-        findings.push(Finding::warning(
-            "server",
-            format!(
-                "a transaction is open for {}, and the server keeps every version of a row that it may still read; \
-                 heartbeats add one every few seconds",
-                Millis(age / 60_000 * 60_000)
-            ),
-            "end it: `SELECT pid, query FROM pg_stat_activity ORDER BY xact_start` shows it",
-        ));
-    }
-    if !facts.vacuums {
-        findings.push(Finding::warning(
-            "server",
-            "`autovacuum` is off, so its tables grow with every heartbeat and every removed timer",
-            "turn it on, or run `VACUUM` regularly",
-        ));
-    }
+    findings.extend(risks_of_loss(facts));
+    findings.extend(risks_of_load(facts));
     if !facts.notifies {
         findings.push(Finding::good(
             "server",
@@ -121,6 +65,74 @@ fn findings(facts: &ServerFacts) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Ways in which the server can lose commits.
+fn risks_of_loss(facts: &ServerFacts) -> impl Iterator<Item = Finding> {
+    let not_durable = (!facts.is_durable).then(|| {
+        Finding::warning(
+            "server",
+            "`fsync` or `synchronous_commit` is off, so a crash of the server can lose timers that were accepted",
+            "turn both on at the server",
+        )
+    });
+    let replicas = (facts.replicas > 0 && !facts.is_synchronous).then(|| {
+        Finding::warning(
+            "server",
+            format!(
+                "{} replicas follow without `synchronous_standby_names`: a failover can lose the last commits, and \
+                 completions of that time may be told again",
+                facts.replicas
+            ),
+            "set `synchronous_standby_names` at the server, or accept that",
+        )
+    });
+    let writers = (facts.writers > 1).then(|| {
+        Finding::warning(
+            "server",
+            format!(
+                "{} hosts of `store` accept writes, so machines may write to different ones, and what one of them has is \
+                 lost when it goes",
+                facts.writers
+            ),
+            "stop the server that was replaced, or make it a standby of the other",
+        )
+    });
+    not_durable.into_iter().chain(replicas).chain(writers)
+}
+
+/// Ways in which the server becomes slow or full.
+fn risks_of_load(facts: &ServerFacts) -> impl Iterator<Item = Finding> {
+    let connections = (facts.connections * 5 >= facts.max_connections * 4).then(|| {
+        Finding::warning(
+            "server",
+            format!(
+                "{} of {} connections are used; a daemon needs up to four",
+                facts.connections, facts.max_connections
+            ),
+            "use a pooler in transaction mode, or raise `max_connections`",
+        )
+    });
+    let age = facts.oldest_transaction;
+    let transaction = age.filter(|age| *age > LONG_TRANSACTION).map(|age| {
+        Finding::warning(
+            "server",
+            format!(
+                "a transaction is open for {}, and the server keeps every version of a row that it may still read; \
+                 heartbeats add one every few seconds",
+                Millis(age / 60_000 * 60_000)
+            ),
+            "end it: `SELECT pid, query FROM pg_stat_activity ORDER BY xact_start` shows it",
+        )
+    });
+    let vacuum = (!facts.vacuums).then(|| {
+        Finding::warning(
+            "server",
+            "`autovacuum` is off, so its tables grow with every heartbeat and every removed timer",
+            "turn it on, or run `VACUUM` regularly",
+        )
+    });
+    connections.into_iter().chain(transaction).chain(vacuum)
 }
 
 #[cfg(test)]

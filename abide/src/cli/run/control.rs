@@ -4,10 +4,9 @@
 use std::io;
 use std::pin::pin;
 
-use abide_api::Question;
-use abide_core::Millis;
+use abide_api::{Question, Session, Waited};
+use abide_core::{Millis, QuestionId, SessionId};
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -15,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::input;
 use super::outcome::{INTERRUPTED, TERMINATED};
-use crate::cli::client::{Client, ClientError};
+use crate::cli::client::{Client, ClientError, ToolResult};
 use crate::cli::prompt::{Prompt, PromptAnswer};
 use crate::cli::terminal::{RawMode, Terminal};
 use crate::http::run_request::{RunBody, StdinKind};
@@ -36,7 +35,7 @@ pub struct RunControl {
     signals: Signals,
     prompt: Option<Prompt>,
     /// Question that was answered last. The daemon may send it once more before it has processed the answer.
-    answered: Option<String>,
+    answered: Option<QuestionId>,
     /// Raw mode of the terminal; `Some` while keys go to the command.
     raw: Option<RawMode>,
     keys: Option<mpsc::Sender<Bytes>>,
@@ -120,16 +119,14 @@ impl RunControl {
 
     /// Records the session id. Input starts to flow, and an interrupt that came before is forwarded now.
     /// Each later connection names the same session again, or a new one if the command has never been started.
-    pub fn accepted(&mut self, facts: &Value) {
-        let Some(id) = facts["session_id"].as_str() else {
-            return;
-        };
+    pub fn accepted(&mut self, session: SessionId) {
+        let id = session.to_string();
         self.input_session.send_if_modified(|known| {
-            let is_new = known != id;
-            id.clone_into(known);
+            let is_new = *known != id;
+            known.clone_from(&id);
             is_new
         });
-        if self.session.replace(id.to_owned()).is_some() {
+        if self.session.replace(id).is_some() {
             return;
         }
         if let Some(source) = self.source.take() {
@@ -235,7 +232,7 @@ impl RunControl {
         };
         if let Some(prompt) = self.prompt.take() {
             self.line("");
-            let _ = self.client.of_person().answer(&prompt.question, "no").await;
+            let _ = self.client.of_person().answer(prompt.question, "no").await;
         } else if sent == ForwardedSignal::Interrupt && self.interrupts == 0 {
             self.interrupts = 1;
             return None;
@@ -295,11 +292,10 @@ impl RunControl {
         };
         let request = json!({"action": "screen", "session_id": id});
         let client = self.client.of_person();
-        let Ok(screen) = client.post("/v1/tools/terminal_session", &request).await else {
-            return true;
-        };
-        let is_true = |fact: &str| screen[fact] == json!(true);
-        is_true("alternate_screen") || is_true("waiting_for_input")
+        let screen = client.post("/v1/tools/terminal_session", &request).await;
+        screen.ok().is_none_or(|screen: ToolResult| {
+            screen.is_true("alternate_screen") || screen.is_true("waiting_for_input")
+        })
     }
 
     async fn answer_prompt(&mut self, answer: PromptAnswer) {
@@ -313,7 +309,7 @@ impl RunControl {
             return;
         };
         let person = self.client.of_person();
-        match person.answer(&prompt.question, answer).await {
+        match person.answer(prompt.question, answer).await {
             // The answer was not received; the next daemon asks again.
             Err(ClientError::Broken(_) | ClientError::NoDaemon(_)) => return,
             Err(ClientError::Refused { detail, .. }) => self.line(&format!("({detail})")),
@@ -323,13 +319,12 @@ impl RunControl {
     }
 
     /// Shows a question at the terminal, unless it is shown already or was answered.
-    pub fn ask(&mut self, facts: Value) {
-        let (Some(terminal), Ok(question)) = (&self.terminal, Question::deserialize(facts)) else {
+    pub fn ask(&mut self, question: &Question) {
+        let Some(terminal) = &self.terminal else {
             return;
         };
-        let id = question.question_id.0.to_string();
-        let shown = self.prompt.as_ref().map(|prompt| &prompt.question);
-        if Some(&id) == shown || Some(&id) == self.answered.as_ref() {
+        let id = Some(question.question_id.0);
+        if id == self.shown_question() || id == self.answered {
             return;
         }
         let raw = self.raw.is_some();
@@ -337,7 +332,11 @@ impl RunControl {
             let _ = terminal.write(if raw { b"\r\n" } else { b"\n" });
             self.mid_line = false;
         }
-        self.prompt = Some(Prompt::show(terminal, &question, raw));
+        self.prompt = Some(Prompt::show(terminal, question, raw));
+    }
+
+    fn shown_question(&self) -> Option<QuestionId> {
+        self.prompt.as_ref().map(|prompt| prompt.question)
     }
 
     /// Withdraws the question that is shown, if any.
@@ -348,9 +347,8 @@ impl RunControl {
     }
 
     /// Withdraws the question if it was answered by another client or is obsolete.
-    pub fn closed(&mut self, facts: &Value) {
-        let shown = self.prompt.as_ref().map(|prompt| prompt.question.as_str());
-        if shown.is_some() && shown == facts["question_id"].as_str() {
+    pub fn closed(&mut self, question: QuestionId) {
+        if self.shown_question() == Some(question) {
             self.withdraw("the question is closed: it was answered elsewhere or withdrawn");
         }
     }
@@ -376,14 +374,12 @@ impl RunControl {
         };
         let client = self.client.of_person();
         let end = async move {
-            let path = |what: &str| format!("/v1/sessions/{id}/{what}");
-            let pipe = json!({"signal": "PIPE"});
-            let _ = client.post_retrying(&path("signal"), &pipe).await;
-            until_ended(&client, &id, PIPE_TIME).await
-                || client
-                    .post_retrying(&path("kill"), &json!({}))
-                    .await
-                    .is_ok()
+            let act = async |what: &str, body: Value| {
+                let path = format!("/v1/sessions/{id}/{what}");
+                client.post_retrying::<Session>(&path, &body).await.is_ok()
+            };
+            act("signal", json!({"signal": "PIPE"})).await;
+            until_ended(&client, &id, PIPE_TIME).await || act("kill", json!({})).await
         };
         self.during(end).await.unwrap_or(false)
     }
@@ -430,7 +426,7 @@ impl RunControl {
         let client = self.client.of_person();
         tokio::spawn(async move {
             // Retried if the daemon goes away. A refusal means that the session has already ended.
-            let _ = client.post_retrying(&path, &body).await;
+            let _ = client.post_retrying::<Session>(&path, &body).await;
         });
     }
 
@@ -447,7 +443,7 @@ async fn until_ended(client: &Client, id: &str, most: Millis) -> bool {
     let until = json!({"session": id, "is": "ended"});
     let body = json!({"until": until, "for": most.as_secs_f64()});
     let waited = client.post_retrying("/v1/wait", &body).await;
-    waited.is_ok_and(|result| result["held"] == true)
+    waited.is_ok_and(|result: Waited| result.held)
 }
 
 async fn next_signal(int: &mut Signal, term: &mut Signal) -> ForwardedSignal {

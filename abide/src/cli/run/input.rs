@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use abide_api::WrittenBytes;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
@@ -72,7 +73,7 @@ async fn send(
                 status: StatusCode::NOT_FOUND,
                 ..
             }) if session.changed().await.is_ok() => {}
-            sent => return sent.map(drop),
+            sent => return sent.map(|_: WrittenBytes| ()),
         }
     }
 }

@@ -12,14 +12,14 @@ use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+use abide_api::RunEnded;
 use abide_core::Millis;
 use abide_core::limit::IDLE_DEFAULT;
 use bytes::Bytes;
 use rustix::io::Errno;
-use serde_json::Value;
 
 use super::args::RunArgs;
-use super::client::{Client, ClientError, ResponseStream};
+use super::client::{Client, ClientError, ResponseStream, public_type};
 use super::duration::DurationLimit;
 use super::error::{CliError, EXIT_ABIDE_ERROR};
 use super::reconnect::Reconnect;
@@ -78,7 +78,7 @@ pub async fn run(client: Client, args: RunArgs) -> Result<u8, CliError> {
         }
     };
     control.stop();
-    Ok(outcome::report(&ended, control.cancelled(), &args, output))
+    Ok(outcome::report(ended, control.cancelled(), &args, output))
 }
 
 /// Reason why a stream was not followed to its end.
@@ -91,12 +91,21 @@ enum StreamError {
     GaveUp(u8),
 }
 
+impl From<ClientError> for StreamError {
+    fn from(error: ClientError) -> Self {
+        StreamError::Broken(match error {
+            ClientError::Broken(why) => why,
+            other => other.to_string(),
+        })
+    }
+}
+
 /// Follows one stream of frames up to the frame with the outcome.
 async fn follow(
     answer: &mut ResponseStream,
     control: &mut RunControl,
     output: &mut RunOutput,
-) -> Result<Value, StreamError> {
+) -> Result<RunEnded, StreamError> {
     loop {
         let frame = tokio::select! {
             frame = answer.frame() => frame,
@@ -107,13 +116,8 @@ async fn follow(
                 }
             }
         };
-        let frame = match frame {
-            Ok(frame) => frame,
-            Err(ClientError::Broken(why)) => return Err(StreamError::Broken(why)),
-            Err(other) => return Err(StreamError::Broken(other.to_string())),
-        };
-        match frame {
-            Frame::Accepted(facts) => control.accepted(&facts),
+        match frame? {
+            Frame::Accepted(accepted) => control.accepted(accepted.session_id.0),
             Frame::Output(stream, bytes) => {
                 control.withdraw("new output: the question is withdrawn");
                 let written = output.write(stream, &bytes, control).await;
@@ -122,11 +126,11 @@ async fn follow(
             Frame::Offset(offset) => output.at = offset,
             Frame::Time(_) => {}
             Frame::Gap(bytes) => output.gap(bytes),
-            Frame::Question(facts) => control.ask(facts),
-            Frame::Closed(facts) => control.closed(&facts),
+            Frame::Question(question) => control.ask(&question),
+            Frame::Closed(question) => control.closed(question),
             Frame::Ended(facts) => {
                 control.withdraw("the command has ended: the question is withdrawn");
-                return Ok(facts);
+                return Ok(public_type(facts)?);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Outcome of a run as an exit code and a sentence.
 
-use abide_api::StartError;
+use abide_api::cli::Run;
+use abide_api::{RunEnded, RunOutcome, Session, SessionEnd, StartError};
 use abide_core::Millis;
 use abide_output::printable::one_line;
-use serde_json::{Value, json};
 
 use super::output::RunOutput;
 use crate::cli::args::RunArgs;
@@ -22,137 +22,145 @@ pub const INTERRUPTED: u8 = 130;
 pub const TERMINATED: u8 = 143;
 
 /// Prints the outcome and returns the exit code.
-pub fn report(ended: &Value, cancelled: bool, args: &RunArgs, output: RunOutput) -> u8 {
-    let (code, sentence) = exit_code_and_sentence(ended, cancelled, args);
+pub fn report(mut ended: RunEnded, cancelled: bool, args: &RunArgs, output: RunOutput) -> u8 {
+    let (code, sentence) = exit_code_and_sentence(&ended, cancelled, args);
     if let Some(collected) = output.collected {
-        let mut facts = ended.clone();
-        facts["stdout"] = json!(String::from_utf8_lossy(&collected.stdout));
-        facts["stderr"] = json!(String::from_utf8_lossy(&collected.stderr));
-        facts["truncated"] = json!(collected.truncated || output.missing > 0);
-        facts["return_code"] = json!(code);
-        if let Some(sentence) = &sentence {
-            facts["error"] = json!(sentence);
-        }
-        show::json(&facts);
+        ended.error = sentence.or(ended.error);
+        show::json(&Run {
+            ended,
+            return_code: code.into(),
+            stdout: String::from_utf8_lossy(&collected.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&collected.stderr).into_owned(),
+            truncated: collected.truncated || output.missing > 0,
+        });
         return code;
     }
     if let Some(sentence) = sentence {
         errln!("abide: {sentence}");
     }
-    if let Some(left) = leftovers(ended) {
+    if let Some(left) = ended.session.as_ref().and_then(leftovers) {
         errln!("abide: {left}");
     }
-    if let Some(refused) = ended["refused"].as_str() {
+    if let Some(refused) = ended.refused {
         errln!("{refused}");
     }
     code
 }
 
-fn exit_code_and_sentence(ended: &Value, cancelled: bool, args: &RunArgs) -> (u8, Option<String>) {
-    let error = ended["error"].as_str().map(str::to_owned);
-    let outcome = ended["outcome"].as_str().unwrap_or_default();
-    let end = ended["end"].as_str().unwrap_or_default();
-    let signal = ended["signal"]
-        .as_u64()
-        .map(|signal| to_exit_code(128 + signal));
-    let code = ended["exit_code"]
-        .as_i64()
-        .map(|code| (code & 0xff) as u8)
-        .or(signal);
-    match (outcome, end) {
-        ("failed", _) => {
+fn exit_code_and_sentence(
+    ended: &RunEnded,
+    cancelled: bool,
+    args: &RunArgs,
+) -> (u8, Option<String>) {
+    let error = ended.error.clone();
+    match ended.outcome {
+        RunOutcome::Failed => {
             let error = error.unwrap_or_else(|| "the command failed to start".into());
-            (start_code(ended), Some(error))
+            (start_code(ended.start_error), Some(error))
         }
-        ("undying", _) => {
-            let code = match ended["wanted_end"].as_str() {
+        RunOutcome::Undying => {
+            let code = match ended.wanted_end {
                 _ if cancelled => INTERRUPTED,
-                Some("deadline" | "idle_declined") => TIMED_OUT,
+                Some(SessionEnd::Deadline | SessionEnd::IdleDeclined) => TIMED_OUT,
                 _ => EXIT_ABIDE_ERROR,
             };
             (code, error)
         }
-        ("declined", _) => (TIMED_OUT, error),
-        ("cancelled", _) => (INTERRUPTED, error),
-        (_, "user") if cancelled => (
-            INTERRUPTED,
-            Some("command execution cancelled by user".into()),
-        ),
-        (_, "deadline") => {
-            // The deadline may have been changed since the start; the daemon's value is the current one.
-            let limit = ended["timeout"].as_f64();
-            let limit = limit.map(|limit| Millis((limit * 1_000.0).round() as u64));
-            let limit = limit.or(args.timeout.map(|span| Millis(span.0)));
-            let after = limit.map_or_else(String::new, |limit| format!(" after {limit}"));
-            (TIMED_OUT, Some(format!("command timed out{after}")))
-        }
-        (_, "idle_declined") => (
-            TIMED_OUT,
-            Some("command execution timeout: no output".into()),
-        ),
-        (_, "out_of_memory" | "sandbox" | "user" | "agent" | "inactivity") => {
-            let sentence = match end {
-                "out_of_memory" => "the command ran out of memory and was killed by the kernel",
-                "sandbox" => "the command was ended by its sandbox",
-                "user" => "the command was killed by a person",
-                "agent" => "the command was killed by its agent",
-                _ => "the command was closed: it was inactive",
-            };
-            (code.unwrap_or(EXIT_ABIDE_ERROR), Some(sentence.into()))
-        }
-        _ => match code {
-            Some(code) => (code, error),
-            None => {
-                let sentence = "the end of the command was not observed; its exit code is unknown";
-                (EXIT_ABIDE_ERROR, error.or_else(|| Some(sentence.into())))
-            }
-        },
+        RunOutcome::Declined => (TIMED_OUT, error),
+        RunOutcome::Cancelled => (INTERRUPTED, error),
+        RunOutcome::Ended | RunOutcome::Refused => of_session_end(ended, cancelled, args),
     }
 }
 
+/// Exit code and sentence that follow from the end of the session.
+fn of_session_end(ended: &RunEnded, cancelled: bool, args: &RunArgs) -> (u8, Option<String>) {
+    use SessionEnd::{
+        Agent, Deadline, Exited, IdleDeclined, Inactivity, Lost, OutOfMemory, Sandbox, Signaled,
+        User,
+    };
+    let error = ended.error.clone();
+    let summary = ended.session.as_ref().map(|session| &session.summary);
+    let exit_code = summary.and_then(|summary| summary.exit_code);
+    let signal = summary.and_then(|summary| summary.signal);
+    let code = exit_code
+        .map(|code| (code & 0xff) as u8)
+        .or(signal.map(|signal| u8::try_from(128 + signal).unwrap_or(u8::MAX)));
+    let sentence = match summary.and_then(|summary| summary.end) {
+        Some(User) if cancelled => {
+            let sentence = "command execution cancelled by user";
+            return (INTERRUPTED, Some(sentence.into()));
+        }
+        Some(Deadline) => {
+            // The deadline may have been changed since the start; the daemon's value is the current one.
+            let limit = ended.session.as_ref().and_then(|session| session.timeout);
+            let limit = limit.map(|limit| Millis((limit * 1_000.0).round() as u64));
+            let limit = limit.or(args.timeout);
+            let after = limit.map_or_else(String::new, |limit| format!(" after {limit}"));
+            return (TIMED_OUT, Some(format!("command timed out{after}")));
+        }
+        Some(IdleDeclined) => {
+            let sentence = "command execution timeout: no output";
+            return (TIMED_OUT, Some(sentence.into()));
+        }
+        Some(OutOfMemory) => "the command ran out of memory and was killed by the kernel",
+        Some(Sandbox) => "the command was ended by its sandbox",
+        Some(User) => "the command was killed by a person",
+        Some(Agent) => "the command was killed by its agent",
+        Some(Inactivity) => "the command was closed: it was inactive",
+        Some(Exited | Signaled | Lost) | None => {
+            let unknown = "the end of the command was not observed; its exit code is unknown";
+            return match code {
+                Some(code) => (code, error),
+                None => (EXIT_ABIDE_ERROR, error.or(Some(unknown.into()))),
+            };
+        }
+    };
+    (code.unwrap_or(EXIT_ABIDE_ERROR), Some(sentence.into()))
+}
+
 /// Exit code for a command that could not be started, by the convention of shells.
-fn start_code(ended: &Value) -> u8 {
-    match ended["start_error"].as_str().and_then(StartError::of) {
+fn start_code(error: Option<StartError>) -> u8 {
+    match error {
         Some(StartError::NotFound) => NOT_FOUND,
         Some(StartError::NotExecutable) => NOT_EXECUTABLE,
         Some(StartError::Other) | None => EXIT_ABIDE_ERROR,
     }
 }
 
-fn to_exit_code(number: u64) -> u8 {
-    u8::try_from(number).unwrap_or(u8::MAX)
-}
-
-fn leftovers(ended: &Value) -> Option<String> {
-    let left = ended["still_running"]
-        .as_array()
-        .filter(|left| !left.is_empty())?;
-    let id = ended["session_id"].as_str()?;
-    let names: Vec<String> = left
-        .iter()
-        .map(|process| {
-            let command = one_line(process["command"].as_str().unwrap_or_default());
-            format!("{command} (pid {})", process["pid"])
-        })
-        .collect();
-    Some(format!(
-        "still running in the background: {}\n  `abide session kill {id}` ends it",
-        names.join(", ")
-    ))
+fn leftovers(session: &Session) -> Option<String> {
+    let left = &session.summary.still_running;
+    let names = left.iter().map(|process| {
+        let command = one_line(&process.command);
+        format!("{command} (pid {})", process.pid)
+    });
+    let names: Vec<String> = names.collect();
+    let id = session.summary.session_id.0;
+    (!left.is_empty()).then(|| {
+        format!(
+            "still running in the background: {}\n  `abide session kill {id}` ends it",
+            names.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cli::args::{Cli, Command};
+    use crate::cli::sample;
     use clap::Parser;
+    use serde_json::{Value, json};
 
-    fn exit_code(ended: &Value, cancelled: bool) -> u8 {
+    fn exit_code(facts: &Value, cancelled: bool) -> u8 {
+        let mut ended: RunEnded = serde_json::from_value(facts.clone()).unwrap();
+        if ended.outcome == RunOutcome::Ended {
+            ended.session = Some(sample::session(facts.clone()));
+        }
         let line = Cli::try_parse_from(["abide", "run", "--", "x"]).unwrap();
         let Command::Run(args) = line.command else {
             panic!()
         };
-        exit_code_and_sentence(ended, cancelled, &args).0
+        exit_code_and_sentence(&ended, cancelled, &args).0
     }
 
     #[test]

@@ -7,7 +7,8 @@ use crate::cli::args::{ClientName, SetupArgs, SetupSandbox};
 use crate::cli::error::CliError;
 use crate::cli::replace_file;
 use crate::cli::show::{self, outln};
-use abide_engine::config::{Config, Paths, SandboxMode, WakerKind, home};
+use abide_api::SandboxMode;
+use abide_engine::config::{Config, Paths, WakerKind, home};
 
 /// Choices of the person beside the entry itself.
 #[derive(Clone, Copy, Debug)]

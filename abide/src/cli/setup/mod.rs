@@ -9,10 +9,9 @@ mod jsonc;
 pub mod launcher;
 mod toml;
 
+use abide_api::cli::{FailedSetup, Setup, SetupFile};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-
-use serde_json::{Value, json};
 
 use super::args::{ClientName, SetupArgs, SetupSandbox};
 use super::error::CliError;
@@ -77,7 +76,10 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
             Err(error) => {
                 match args.json.json {
                     true => {
-                        show::json(&json!({"client": client.word(), "error": error.sentence()}));
+                        show::json(&FailedSetup {
+                            client: client.word().into(),
+                            error: error.sentence().into(),
+                        });
                     }
                     false => errln!("{error}"),
                 }
@@ -472,15 +474,14 @@ fn facts(
     changes: &[Change],
     written: bool,
     is_installed: bool,
-) -> Value {
-    let files: Vec<Value> = changes.iter().map(Change::facts).collect();
-    json!({
-        "client": client.word(),
-        "agent": agent,
-        "installed": is_installed,
-        "written": written,
-        "files": files,
-    })
+) -> Setup {
+    Setup {
+        client: client.word().into(),
+        agent: agent.into(),
+        installed: is_installed,
+        written,
+        files: changes.iter().map(Change::facts).collect(),
+    }
 }
 
 /// Change of one file.
@@ -627,16 +628,16 @@ impl Change {
         }
     }
 
-    fn facts(&self) -> Value {
+    fn facts(&self) -> SetupFile {
         let diff = diff::lines(self.text(), self.new_text());
         let diff: Vec<String> = diff.iter().map(ToString::to_string).collect();
         let backup = self.backup();
-        json!({
-            "path": self.path.to_string_lossy(),
-            "change": self.word(),
-            "diff": diff.join("\n"),
-            "backup": backup.exists().then(|| backup.to_string_lossy()),
-        })
+        SetupFile {
+            path: self.path.to_string_lossy().into(),
+            change: self.word().into(),
+            diff: diff.join("\n"),
+            backup: backup.exists().then(|| backup.to_string_lossy().into()),
+        }
     }
 }
 

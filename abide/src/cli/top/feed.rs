@@ -1,17 +1,20 @@
 //! Data of `abide top`. Events from the daemon say that something has changed, and the lists are then
 //! read again, at most once per [`READ_DELAY`]. No request is made while nothing changes.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_core::Mono;
+use abide_api::cli::Top;
+use abide_api::{MessagePage, QuestionPage, Session, SessionPage, SessionPulse, Status, TimerPage};
+use abide_core::{Mono, SessionId};
 use abide_output::sanitizer::Sanitizer;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::cli::sessions::is_check;
-use crate::client::{Client, ClientError, ResponseStream};
+use crate::client::{Client, ClientError, ResponseStream, ToolResult, public_type};
 use crate::http::frame::Frame;
 use abide_engine::clock::{SystemClock, pause, sleep_until};
 
@@ -31,24 +34,12 @@ const QUEUE: usize = 64;
 const LOG_TAIL: u64 = 64 << 10;
 
 /// Everything that is shown.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Lists {
-    /// Facts about the daemon itself.
-    pub daemon: Value,
-    /// Open questions.
-    pub questions: Vec<Value>,
-    /// Running sessions.
-    pub sessions: Vec<Value>,
-    /// Active timers, those that are due next first.
-    pub timers: Vec<Value>,
-    /// Most recent messages, newest first.
-    pub messages: Vec<Value>,
+    /// The rows of each section.
+    pub top: Top,
     /// Numbers of open questions, running sessions and active timers; only some of them may be in the lists.
     pub totals: Totals,
-    /// Sentence about a database that is away: timers and messages are as far as the daemon knows them.
-    pub trouble: Value,
-    /// Time up to which the timers of other machines are known then.
-    pub as_of: Value,
 }
 
 /// Numbers of things, in the lists or not.
@@ -61,64 +52,55 @@ pub struct Totals {
 
 /// Reads all lists. Checks of conditions are left out unless `all`.
 pub async fn load(client: &Client, all: bool) -> Result<Lists, ClientError> {
-    let rows = |mut page: Value, name: &str| match page[name].take() {
-        Value::Array(rows) => rows,
-        _ => Vec::new(),
-    };
-    let status = client.get("/v1/status").await?;
-    let questions = client
-        .get(&format!("/v1/questions?limit={ROW_LIMIT}"))
-        .await?;
-    let sessions = client
-        .get(&format!("/v1/sessions?limit={ROW_LIMIT}&tails=true"))
-        .await?;
-    let timers = client
-        .get(&format!("/v1/timers?limit={ROW_LIMIT}&sort=remaining"))
-        .await?;
-    let messages = client
-        .get(&format!("/v1/messages?limit={MESSAGE_LIMIT}"))
-        .await?;
-    let total = |page: &Value| page["total"].as_u64().unwrap_or(0);
-    let mut totals = Totals {
-        questions: total(&questions),
-        sessions: total(&sessions),
-        timers: total(&timers),
-    };
-    let (trouble, as_of) = (timers["trouble"].clone(), timers["as_of"].clone());
-    let mut sessions = rows(sessions, "sessions");
+    let status: Status = client.get("/v1/status").await?;
+    let path = format!("/v1/questions?limit={ROW_LIMIT}");
+    let questions: QuestionPage = client.get(&path).await?;
+    let path = format!("/v1/sessions?limit={ROW_LIMIT}&tails=true");
+    let mut sessions: SessionPage = client.get(&path).await?;
+    let path = format!("/v1/timers?limit={ROW_LIMIT}&sort=remaining");
+    let timers: TimerPage = client.get(&path).await?;
+    let path = format!("/v1/messages?limit={MESSAGE_LIMIT}");
+    let mut messages: MessagePage = client.get(&path).await?;
     if !all {
-        let before = sessions.len();
-        sessions.retain(|session| !is_check(session));
-        let checks = (before - sessions.len()) as u64;
-        totals.sessions = totals.sessions.saturating_sub(checks);
+        let before = sessions.sessions.len();
+        sessions.sessions.retain(|session| !is_check(session));
+        let checks = before - sessions.sessions.len();
+        sessions.total = sessions.total.saturating_sub(checks);
     }
-    let mut messages = rows(messages, "messages");
-    messages.sort_by_key(|message| std::cmp::Reverse(message["created_at"].as_u64()));
+    messages
+        .messages
+        .sort_by_key(|message| Reverse(message.created_at));
     Ok(Lists {
-        daemon: status["daemon"].clone(),
-        questions: rows(questions, "questions"),
-        sessions,
-        timers: rows(timers, "timers"),
-        messages,
-        totals,
-        trouble,
-        as_of,
+        totals: Totals {
+            questions: questions.total as u64,
+            sessions: sessions.total as u64,
+            timers: timers.total,
+        },
+        top: Top {
+            daemon: status.daemon,
+            questions: questions.questions,
+            sessions: sessions.sessions,
+            timers: timers.timers,
+            messages: messages.messages,
+            as_of: timers.as_of,
+            trouble: timers.trouble,
+        },
     })
 }
 
 /// Lines at the end of a session's log; for a session with a pseudo-terminal, its screen.
-pub async fn log(client: &Client, session: &str, pty: bool) -> Result<Vec<String>, ClientError> {
+pub async fn log(
+    client: &Client,
+    session: SessionId,
+    pty: bool,
+) -> Result<Vec<String>, ClientError> {
     if pty {
-        let body = json!({"action": "screen", "session_id": session});
-        let screen = client.post("/v1/tools/terminal_session", &body).await?;
-        let text = screen["text"].as_str().unwrap_or_default();
-        return Ok(text.lines().map(str::to_owned).collect());
+        let body = json!({"action": "screen", "session_id": session.to_string()});
+        let screen: ToolResult = client.post("/v1/tools/terminal_session", &body).await?;
+        return Ok(screen.text.lines().map(str::to_owned).collect());
     }
-    let facts = client.get(&format!("/v1/sessions/{session}")).await?;
-    let from = facts["bytes_total"]
-        .as_u64()
-        .unwrap_or(0)
-        .saturating_sub(LOG_TAIL);
+    let facts: Session = client.get(&format!("/v1/sessions/{session}")).await?;
+    let from = facts.summary.bytes_total.saturating_sub(LOG_TAIL);
     let path = format!("/v1/sessions/{session}/log?format=frames&from={from}");
     let mut answer = client.get_stream(&path).await?;
     let mut text = String::new();
@@ -140,7 +122,7 @@ pub enum FeedUpdate {
     /// All lists, read again.
     Lists(Box<Lists>),
     /// Output and resource usage of one session.
-    Output(Value),
+    Output(SessionPulse),
     /// The daemon does not answer.
     Unreachable(String),
 }
@@ -248,7 +230,11 @@ impl Follower {
         loop {
             tokio::select! {
                 event = stream.event() => match event {
-                    Ok(Some((name, data))) if name == "output" => self.send(FeedUpdate::Output(data)).await?,
+                    Ok(Some((name, data))) if name == "output" => {
+                        if let Ok(pulse) = public_type(data) {
+                            self.send(FeedUpdate::Output(pulse)).await?;
+                        }
+                    }
                     Ok(Some((name, _))) if name == "hello" => {}
                     Ok(Some(_)) => self.read_after(READ_DELAY),
                     Ok(None) | Err(_) => return Some(()),

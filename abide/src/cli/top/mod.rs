@@ -7,8 +7,9 @@ mod key_decoder;
 mod model;
 mod render;
 
-use abide_core::Mono;
-use serde_json::{Value, json};
+use abide_api::{Session, TimerDetails};
+use abide_core::{Mono, SessionId};
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::answer;
@@ -35,7 +36,7 @@ fn next_tick() -> Mono {
 pub async fn top(client: Client, args: TopArgs) -> Result<u8, CliError> {
     if args.json {
         let lists = feed::load(&client, args.all).await?;
-        show::json(&lists.snapshot());
+        show::json(&lists.top);
         return Ok(0);
     }
     let terminal = Terminal::foreground().filter(|_| super::stdout_is_terminal());
@@ -62,7 +63,7 @@ enum RequestDone {
     /// Sentence about an action that was carried out or failed.
     Notice(String),
     Log {
-        session: String,
+        session: SessionId,
         lines: Vec<String>,
     },
 }
@@ -132,10 +133,10 @@ impl TopView {
     }
 
     /// Attaches to a session, and comes back when the person detaches.
-    async fn attach(&mut self, session: String) -> Result<(), CliError> {
+    async fn attach(&mut self, session: SessionId) -> Result<(), CliError> {
         self.screen.suspend();
         let args = AttachArgs {
-            session: Some(session.clone()),
+            session: Some(session.to_string()),
             ..AttachArgs::default()
         };
         let attached = attach(self.client.clone(), args).await;
@@ -151,14 +152,14 @@ impl TopView {
     fn apply(&mut self, update: FeedUpdate) {
         match update {
             FeedUpdate::Lists(lists) => self.model.set_lists(*lists),
-            FeedUpdate::Output(output) => self.model.output(&output),
+            FeedUpdate::Output(output) => self.model.output(output),
             FeedUpdate::Unreachable(why) => self.model.notice = Some(why),
         }
     }
 
     fn done(&mut self, done: RequestDone) {
         match done {
-            RequestDone::Log { session, lines } => self.model.set_log(&session, lines),
+            RequestDone::Log { session, lines } => self.model.set_log(session, lines),
             RequestDone::Notice(notice) => {
                 self.model.notice = Some(notice);
                 self.feed.request_reload();
@@ -179,18 +180,18 @@ impl TopView {
 async fn perform(client: &Client, request: TopRequest) -> RequestDone {
     let notice = match request {
         TopRequest::Log { session, pty } => {
-            let lines = feed::log(client, &session, pty).await;
+            let lines = feed::log(client, session, pty).await;
             let lines = lines.unwrap_or_else(|error| vec![sentence(error)]);
             return RequestDone::Log { session, lines };
         }
         TopRequest::Answer { question, answer } => {
-            let answered = client.answer(&question, &answer).await;
+            let answered = client.answer(question, &answer).await;
             answered.map(|answered| answer::done(&answered).to_owned())
         }
         TopRequest::Kill { session } => {
             let path = format!("/v1/sessions/{session}/kill");
-            let ended = client.post(&path, &json!({})).await;
-            ended.map(|ended| killed(&session, &ended))
+            let ended = client.post::<Session>(&path, &json!({})).await;
+            ended.map(|ended| killed(&ended))
         }
         TopRequest::Timer {
             timer,
@@ -198,7 +199,7 @@ async fn perform(client: &Client, request: TopRequest) -> RequestDone {
             body,
         } => {
             let path = format!("/v1/timers/{timer}/{action}");
-            let done = client.post(&path, &body).await;
+            let done = client.post::<TimerDetails>(&path, &body).await;
             done.map(|_| format!("{timer}: {}", done_word(action)))
         }
     };
@@ -221,22 +222,4 @@ fn sentence(error: ClientError) -> String {
         ClientError::NoDaemon(why) => why,
     };
     abide_output::printable::one_line(&why)
-}
-
-impl feed::Lists {
-    /// All lists as one JSON object, for programs.
-    fn snapshot(self) -> Value {
-        let mut shown = json!({
-            "daemon": self.daemon,
-            "questions": self.questions,
-            "sessions": self.sessions,
-            "timers": self.timers,
-            "messages": self.messages,
-        });
-        if self.trouble.is_string() {
-            shown["trouble"] = self.trouble;
-            shown["as_of"] = self.as_of;
-        }
-        shown
-    }
 }

@@ -1,10 +1,13 @@
 //! State of `abide top`, and the effect of each key on it. This file knows neither the terminal nor the
 //! daemon, so that all of it can be unit-tested.
 
+use abide_api::{QuestionAbout, QuestionDetails, SessionPulse};
+use abide_core::{QuestionId, SessionId, TimerId};
 use serde_json::{Value, json};
 
 use super::feed::Lists;
 use super::key_decoder::Key;
+use crate::cli::prompt::offers;
 
 /// Duration, in seconds, for which `p` pauses a timer.
 const PAUSE_SECONDS: u64 = 600;
@@ -33,16 +36,16 @@ impl Section {
 }
 
 /// Overlay that hides the sections or asks for confirmation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Overlay {
     Help,
     /// Answers to a question about a command, with the rules that they add.
     Answers {
-        question: Value,
+        question: Box<QuestionDetails>,
     },
     /// Words of a no that are being typed.
     Because {
-        question: String,
+        question: QuestionId,
         words: String,
     },
     /// Confirmation of an action that cannot be undone.
@@ -52,7 +55,7 @@ pub enum Overlay {
     },
     /// End of a session's log, and the number of lines by which it is scrolled up.
     Log {
-        session: String,
+        session: SessionId,
         pty: bool,
         lines: Vec<String>,
         scrolled: usize,
@@ -63,19 +66,19 @@ pub enum Overlay {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopRequest {
     Answer {
-        question: String,
+        question: QuestionId,
         answer: String,
     },
     Kill {
-        session: String,
+        session: SessionId,
     },
     Timer {
-        timer: String,
+        timer: TimerId,
         action: &'static str,
         body: Value,
     },
     Log {
-        session: String,
+        session: SessionId,
         pty: bool,
     },
 }
@@ -87,7 +90,7 @@ pub enum KeyEffect {
     Quit,
     Request(TopRequest),
     /// Attach to this session.
-    Attach(String),
+    Attach(SessionId),
 }
 
 /// State of the screen.
@@ -111,7 +114,7 @@ pub struct Model {
 impl Model {
     /// Initial state: the questions are selected if there are any.
     pub fn new(lists: Lists, now: u64) -> Self {
-        let section = match lists.questions.is_empty() {
+        let section = match lists.top.questions.is_empty() {
             true => Section::Sessions,
             false => Section::Questions,
         };
@@ -126,44 +129,51 @@ impl Model {
         }
     }
 
-    pub fn rows(&self, section: Section) -> &[Value] {
+    /// Number of rows of a section.
+    pub fn len(&self, section: Section) -> usize {
+        let top = &self.lists.top;
         match section {
-            Section::Questions => &self.lists.questions,
-            Section::Sessions => &self.lists.sessions,
-            Section::Timers => &self.lists.timers,
-            Section::Messages => &self.lists.messages,
+            Section::Questions => top.questions.len(),
+            Section::Sessions => top.sessions.len(),
+            Section::Timers => top.timers.len(),
+            Section::Messages => top.messages.len(),
         }
     }
 
     /// Selected row of a section.
     pub fn row(&self, section: Section) -> usize {
-        self.selected[section as usize].min(self.rows(section).len().saturating_sub(1))
+        self.selected[section as usize].min(self.len(section).saturating_sub(1))
     }
 
-    fn id(&self, section: Section, field: &str) -> Option<String> {
-        let row = self.rows(section).get(self.row(section))?;
-        Some(row[field].as_str()?.to_owned())
+    /// Id of a row, as text.
+    fn id(&self, section: Section, row: usize) -> Option<String> {
+        let top = &self.lists.top;
+        Some(match section {
+            Section::Questions => top.questions.get(row)?.question.question_id.0.to_string(),
+            Section::Sessions => top.sessions.get(row)?.summary.session_id.0.to_string(),
+            Section::Timers => top.timers.get(row)?.timer.timer_id.0.to_string(),
+            Section::Messages => top.messages.get(row)?.message_id.0.to_string(),
+        })
+    }
+
+    /// Selected question.
+    pub fn question(&self) -> Option<&QuestionDetails> {
+        let row = self.row(Section::Questions);
+        self.lists.top.questions.get(row)
     }
 
     /// Replaces the lists. Each selection follows its row by id.
     pub fn set_lists(&mut self, lists: Lists) {
-        const IDS: [&str; 4] = ["question_id", "session_id", "timer_id", "message_id"];
-        let before: Vec<Option<String>> = Section::ALL
-            .iter()
-            .map(|section| self.id(*section, IDS[*section as usize]))
-            .collect();
-        let first_question = self.lists.questions.is_empty() && !lists.questions.is_empty();
+        let before = Section::ALL.map(|section| self.id(section, self.row(section)));
+        let first_question = self.lists.top.questions.is_empty() && !lists.top.questions.is_empty();
         self.lists = lists;
         self.read_at = self.now;
         for section in Section::ALL {
-            let (place, id) = (section as usize, IDS[section as usize]);
-            let found = before[place].as_ref().and_then(|before| {
-                let rows = self.rows(section);
-                rows.iter().position(|row| row[id].as_str() == Some(before))
-            });
+            let place = section as usize;
+            let found = (0..self.len(section)).find(|row| self.id(section, *row) == before[place]);
             self.selected[place] = found.unwrap_or_else(|| self.row(section));
         }
-        if self.section == Section::Questions && self.lists.questions.is_empty() {
+        if self.section == Section::Questions && self.lists.top.questions.is_empty() {
             self.section = Section::Sessions;
         }
         // A person is waited for; keys for other sections do nothing in this one.
@@ -173,33 +183,20 @@ impl Model {
     }
 
     /// Updates a session with its new output and resource usage.
-    pub fn output(&mut self, output: &Value) {
-        let session = self
-            .lists
-            .sessions
-            .iter_mut()
-            .find(|session| session["session_id"] == output["session_id"]);
-        let Some(session) = session else {
-            return;
-        };
-        for field in [
-            "tail",
-            "cpu",
-            "memory",
-            "bytes_total",
-            "last_activity",
-            "waiting_for_input",
-        ] {
-            if let Some(new) = output.get(field) {
-                session[field] = new.clone();
-            }
+    pub fn output(&mut self, output: SessionPulse) {
+        let mut sessions = self.lists.top.sessions.iter_mut();
+        if let Some(session) = sessions.find(|known| known.summary.session_id == output.session_id)
+        {
+            session.summary.bytes_total = output.bytes_total;
+            session.last_activity = output.last_activity;
+            session.live_activity = Some(output.live_activity);
         }
     }
 
     /// Shows the lines of a log that was requested, if that log is still open.
-    pub fn set_log(&mut self, of: &str, new: Vec<String>) {
+    pub fn set_log(&mut self, of: SessionId, new: Vec<String>) {
         if let Some(Overlay::Log { session, lines, .. }) = &mut self.overlay
-            && session == of
+            && *session == of
         {
             *lines = new;
         }
@@ -209,7 +206,7 @@ impl Model {
     pub fn log_request(&self) -> Option<TopRequest> {
         match &self.overlay {
             Some(Overlay::Log { session, pty, .. }) => Some(TopRequest::Log {
-                session: session.clone(),
+                session: *session,
                 pty: *pty,
             }),
             _ => None,
@@ -285,8 +282,10 @@ impl Model {
             Key::Char('a') => return self.attach(),
             Key::Char('K' | 'x') => self.kill(),
             Key::Char('s') => self.stop(),
-            Key::Char('p') => return self.timer("pause", json!({"pause_duration": PAUSE_SECONDS})),
-            Key::Char('r') => return self.timer("resume", json!({})),
+            Key::Char('p') => {
+                return self.timer_action("pause", json!({"pause_duration": PAUSE_SECONDS}));
+            }
+            Key::Char('r') => return self.timer_action("resume", json!({})),
             Key::Escape | Key::Interrupt | Key::Backspace | Key::Char(_) => {}
         }
         KeyEffect::Nothing
@@ -297,32 +296,30 @@ impl Model {
     }
 
     fn select(&mut self, to: impl Fn(usize) -> usize) {
-        let last = self.rows(self.section).len().saturating_sub(1);
+        let last = self.len(self.section).saturating_sub(1);
         let row = to(self.row(self.section)).min(last);
         self.selected[self.section as usize] = row;
     }
 
     fn answer(&mut self, answer: &str) -> KeyEffect {
-        let question = match self.section {
-            Section::Questions => self.id(Section::Questions, "question_id"),
-            _ => None,
-        };
-        match question {
-            Some(question) => answered(question, answer),
-            None => self.notify("select a question first (Tab)"),
+        match self.question() {
+            Some(details) if self.section == Section::Questions => {
+                answered(details.question.question_id.0, answer)
+            }
+            _ => self.notify("select a question first (Tab)"),
         }
     }
 
     /// Handles a key while the answers to a question about a command are shown.
-    fn press_answers(&mut self, question: Value, key: Key) -> KeyEffect {
-        let id = question["question_id"].as_str().unwrap_or_default();
+    fn press_answers(&mut self, question: Box<QuestionDetails>, key: Key) -> KeyEffect {
+        let id = question.question.question_id.0;
         let chosen = match key {
             Key::Escape | Key::Enter | Key::Char('q') => return KeyEffect::Nothing,
             Key::Char('y') => Some("yes"),
             Key::Char('n') => Some("no"),
             Key::Char('b') => {
                 self.overlay = Some(Overlay::Because {
-                    question: id.to_owned(),
+                    question: id,
                     words: String::new(),
                 });
                 return KeyEffect::Nothing;
@@ -334,14 +331,14 @@ impl Model {
             _ => None,
         };
         if let Some(chosen) = chosen {
-            return answered(id.to_owned(), chosen);
+            return answered(id, chosen);
         }
         self.overlay = Some(Overlay::Answers { question });
         KeyEffect::Nothing
     }
 
     /// Handles a key while the words of a no are typed.
-    fn press_because(&mut self, question: String, mut words: String, key: Key) -> KeyEffect {
+    fn press_because(&mut self, question: QuestionId, mut words: String, key: Key) -> KeyEffect {
         match key {
             Key::Escape => return KeyEffect::Nothing,
             Key::Enter if !words.trim().is_empty() => {
@@ -357,24 +354,22 @@ impl Model {
 
     fn attach(&mut self) -> KeyEffect {
         match self.session() {
-            Some(session) if self.has_terminal(&session) => KeyEffect::Attach(session),
+            Some(session) if self.has_terminal(session) => KeyEffect::Attach(session),
             Some(_) => self.notify("this session has no terminal; Enter shows its output"),
             None => self.notify("select a session first (Tab)"),
         }
     }
 
-    fn has_terminal(&self, session: &str) -> bool {
-        let mut known = self.lists.sessions.iter();
-        known.any(|known| known["session_id"].as_str() == Some(session) && known["pty"] == true)
+    fn has_terminal(&self, session: SessionId) -> bool {
+        let mut known = self.lists.top.sessions.iter();
+        known.any(|known| known.summary.session_id.0 == session && known.pty)
     }
 
     /// Opens the answers of a question about a command, or the log of a session.
     fn open(&mut self) -> KeyEffect {
-        let questions = self.rows(Section::Questions);
-        let question = questions.get(self.row(Section::Questions));
-        match question.filter(|question| needs_words(question)) {
+        match self.question().filter(|question| needs_words(question)) {
             Some(question) if self.section == Section::Questions => {
-                let question = question.clone();
+                let question = Box::new(question.clone());
                 self.overlay = Some(Overlay::Answers { question });
                 KeyEffect::Nothing
             }
@@ -383,11 +378,21 @@ impl Model {
     }
 
     /// Session of the selected row.
-    fn session(&self) -> Option<String> {
-        match self.section {
-            Section::Questions | Section::Sessions => self.id(self.section, "session_id"),
-            Section::Timers | Section::Messages => None,
-        }
+    fn session(&self) -> Option<SessionId> {
+        let (top, row) = (&self.lists.top, self.row(self.section));
+        let id = match self.section {
+            Section::Questions => top.questions.get(row)?.question.session_id,
+            Section::Sessions => top.sessions.get(row)?.summary.session_id,
+            Section::Timers | Section::Messages => return None,
+        };
+        Some(id.0)
+    }
+
+    /// Timer of the selected row.
+    fn timer(&self) -> Option<TimerId> {
+        let row = self.row(Section::Timers);
+        let timer = self.lists.top.timers.get(row)?.timer.timer_id.0;
+        (self.section == Section::Timers).then_some(timer)
     }
 
     fn kill(&mut self) {
@@ -403,30 +408,28 @@ impl Model {
     }
 
     fn stop(&mut self) {
-        match self.timer_request("stop", json!({})) {
-            Some(request @ TopRequest::Timer { .. }) => {
-                let timer = self.id(Section::Timers, "timer_id").unwrap_or_default();
+        match self.timer() {
+            Some(timer) => {
                 self.overlay = Some(Overlay::Confirm {
                     ask: format!("Stop {timer} for good? Nobody is notified."),
-                    request,
+                    request: TopRequest::Timer {
+                        timer,
+                        action: "stop",
+                        body: json!({}),
+                    },
                 });
             }
-            _ => drop(self.notify("select a timer first (Tab)")),
+            None => drop(self.notify("select a timer first (Tab)")),
         }
     }
 
-    fn timer_request(&self, action: &'static str, body: Value) -> Option<TopRequest> {
-        let timer = self.id(Section::Timers, "timer_id")?;
-        (self.section == Section::Timers).then_some(TopRequest::Timer {
-            timer,
-            action,
-            body,
-        })
-    }
-
-    fn timer(&mut self, action: &'static str, body: Value) -> KeyEffect {
-        match self.timer_request(action, body) {
-            Some(request) => KeyEffect::Request(request),
+    fn timer_action(&mut self, action: &'static str, body: Value) -> KeyEffect {
+        match self.timer() {
+            Some(timer) => KeyEffect::Request(TopRequest::Timer {
+                timer,
+                action,
+                body,
+            }),
             None => self.notify("select a timer first (Tab)"),
         }
     }
@@ -435,9 +438,9 @@ impl Model {
         let Some(session) = self.session() else {
             return self.notify("select a session first (Tab)");
         };
-        let pty = self.has_terminal(&session);
+        let pty = self.has_terminal(session);
         self.overlay = Some(Overlay::Log {
-            session: session.clone(),
+            session,
             pty,
             lines: Vec::new(),
             scrolled: 0,
@@ -451,42 +454,52 @@ impl Model {
     }
 }
 
-fn answered(question: String, answer: &str) -> KeyEffect {
+fn answered(question: QuestionId, answer: &str) -> KeyEffect {
     let answer = answer.to_owned();
     KeyEffect::Request(TopRequest::Answer { question, answer })
 }
 
 /// True if the question is about a held command or a connection of a sandbox: a yes permits something.
-pub fn needs_words(question: &Value) -> bool {
-    matches!(question["about"].as_str(), Some("command" | "connection"))
+pub fn needs_words(question: &QuestionDetails) -> bool {
+    question.question.about != QuestionAbout::Idle
 }
 
 /// Answers that a question about a command offers.
-pub fn answers(question: &Value) -> Vec<&str> {
-    let offers = question["held"]["answers"].as_array();
-    let words = offers.into_iter().flatten();
-    words.filter_map(|offer| offer["answer"].as_str()).collect()
+pub fn answers(details: &QuestionDetails) -> Vec<&str> {
+    let offers = offers(&details.question).unwrap_or_default().iter();
+    offers.map(|offer| offer.answer.as_str()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use abide_api::cli::Top;
+
     use super::*;
+    use crate::cli::sample;
+    use crate::cli::top::feed::Totals;
+
+    fn session(number: u64) -> SessionId {
+        SessionId::from_bits(number)
+    }
 
     fn model() -> Model {
         let lists = Lists {
-            questions: vec![json!({"question_id": "question_a", "session_id": "session_a"})],
-            sessions: vec![
-                json!({"session_id": "session_a", "pty": true}),
-                json!({"session_id": "session_b", "pty": false}),
-            ],
-            timers: vec![json!({"timer_id": "timer_a"})],
-            ..Lists::default()
+            top: Top {
+                questions: vec![sample::question(json!({}))],
+                sessions: vec![
+                    sample::session(json!({"pty": true})),
+                    sample::session(json!({"session_id": session(1).to_string(), "pty": false})),
+                ],
+                timers: vec![sample::timer(json!({}))],
+                ..sample::top()
+            },
+            totals: Totals::default(),
         };
         Model::new(lists, 0)
     }
 
     fn answer(answer: &str) -> KeyEffect {
-        answered("question_a".to_owned(), answer)
+        answered(QuestionId::from_bits(0), answer)
     }
 
     #[test]
@@ -502,10 +515,8 @@ mod tests {
     #[test]
     fn question_about_a_command_has_all_its_answers() {
         let mut model = model();
-        model.lists.questions[0]["about"] = json!("command");
-        let offers =
-            ["once", "this agent", "always here", "no"].map(|word| json!({"answer": word}));
-        model.lists.questions[0]["held"] = json!({"answers": offers});
+        let offers = ["once", "this agent", "always here", "no"].map(|word| (word, ""));
+        model.lists.top.questions = vec![sample::held_question(&offers)];
         for (keys, wish) in [
             ("3", answer("always here")),
             ("y", answer("yes")),
@@ -530,15 +541,14 @@ mod tests {
     fn cursor_moves_to_the_first_question() {
         let mut model = model();
         let lists = model.lists.clone();
-        model.lists.questions.clear();
+        model.lists.top.questions.clear();
         model.section = Section::Timers;
         model.set_lists(lists.clone());
         assert_eq!(model.section, Section::Questions);
         // Not away from a confirmation.
-        model.set_lists(Lists {
-            questions: Vec::new(),
-            ..lists.clone()
-        });
+        let mut without = lists.clone();
+        without.top.questions.clear();
+        model.set_lists(without);
         model.section = Section::Timers;
         model.press(Key::Char('s'));
         model.set_lists(lists);
@@ -550,10 +560,7 @@ mod tests {
     fn attach_needs_a_terminal() {
         let mut model = model();
         model.press(Key::Next);
-        assert_eq!(
-            model.press(Key::Char('a')),
-            KeyEffect::Attach("session_a".into())
-        );
+        assert_eq!(model.press(Key::Char('a')), KeyEffect::Attach(session(0)));
         model.press(Key::Down);
         assert_eq!(model.press(Key::Char('a')), KeyEffect::Nothing);
         assert!(model.notice.is_some());
@@ -565,7 +572,7 @@ mod tests {
         model.press(Key::Next);
         model.press(Key::Down);
         let kill = TopRequest::Kill {
-            session: "session_b".into(),
+            session: session(1),
         };
         for (key, wish) in [
             (Key::Enter, KeyEffect::Nothing),
@@ -600,13 +607,12 @@ mod tests {
         model.press(Key::Last);
         assert_eq!(model.row(Section::Sessions), 1);
         let mut lists = model.lists.clone();
-        lists
-            .sessions
-            .insert(0, json!({"session_id": "session_new"}));
-        lists.questions.clear();
+        let new = sample::session(json!({"session_id": "session_00000009"}));
+        lists.top.sessions.insert(0, new);
+        lists.top.questions.clear();
         model.set_lists(lists.clone());
         assert_eq!(model.row(Section::Sessions), 2);
-        lists.sessions.truncate(1);
+        lists.top.sessions.truncate(1);
         model.set_lists(lists);
         assert_eq!(model.row(Section::Sessions), 0);
     }
@@ -618,8 +624,8 @@ mod tests {
             model.press(Key::Enter),
             KeyEffect::Request(TopRequest::Log { pty: true, .. })
         ));
-        model.set_log("session_a", vec!["x".into(); 30]);
-        model.set_log("session_b", Vec::new());
+        model.set_log(session(0), vec!["x".into(); 30]);
+        model.set_log(session(1), Vec::new());
         model.press(Key::PageUp);
         assert!(
             matches!(&model.overlay, Some(Overlay::Log { scrolled: 10, lines, .. }) if lines.len() == 30)

@@ -1,13 +1,14 @@
 //! Rendering of `abide top`: lines of text for a screen of a given size. Control characters in text
 //! that a command has written are escaped, so that the text cannot control the terminal.
 
-use abide_core::Millis;
+use abide_api::{Message, QuestionDetails, Session, SessionStatus, TimerDetails, TimerStatus};
+use abide_core::{Millis, SessionId};
 use abide_output::printable::one_line;
 use anstyle::{Effects, Style};
-use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
 use super::model::{Model, Overlay, Section, answers, needs_words};
+use crate::cli::prompt::offers;
 use crate::cli::show::{self, FAINT, GOOD, HEADING, WARN};
 
 /// Columns of a timer's progress bar.
@@ -51,7 +52,7 @@ pub fn frame(model: &mut Model, cols: usize, rows: usize) -> Vec<String> {
             lines,
             scrolled,
             ..
-        }) => log(session, lines, *scrolled, inside),
+        }) => log(*session, lines, *scrolled, inside),
         Some(Overlay::Answers { question }) => answer_lines(question),
         Some(Overlay::Because { .. } | Overlay::Confirm { .. }) | None => {
             sections(model, cols, inside)
@@ -74,14 +75,13 @@ fn title(model: &Model) -> String {
         1 => format!("1 {one}"),
         many => format!("{many} {one}s"),
     };
-    let version = lists.daemon["version"].as_str().unwrap_or_default();
-    let away = match lists.trouble.is_string() {
+    let away = match lists.top.trouble.is_some() {
         true => "  the database is away",
         false => "",
     };
     format!(
         " abide {}  {}  {}  {}{away}",
-        one_line(version),
+        one_line(&lists.top.daemon.version),
         count(lists.totals.questions, "question"),
         count(lists.totals.sessions, "session"),
         count(lists.totals.timers, "timer"),
@@ -104,7 +104,7 @@ fn footer(model: &Model) -> String {
         (Some(Overlay::Help), _) => " any key goes back".to_owned(),
         (None, Some(notice)) => format!(" {notice}"),
         (None, None) => match model.section {
-            Section::Questions if is_about_command(model) => {
+            Section::Questions if model.question().is_some_and(needs_words) => {
                 " y once  n no  Enter all answers  Tab next  ? help  q quit"
             }
             Section::Questions => " y continue  n end it  Enter log  Tab next  ? help  q quit",
@@ -116,30 +116,16 @@ fn footer(model: &Model) -> String {
     }
 }
 
-/// Returns `true` if the selected question is about a command that was not started.
-fn is_about_command(model: &Model) -> bool {
-    let questions = model.rows(Section::Questions);
-    let question = questions.get(model.row(Section::Questions));
-    question.is_some_and(needs_words)
-}
-
 /// Question about a command, and its answers with the rules that they add.
-fn answer_lines(question: &Value) -> Vec<StyledLine> {
-    let whole = question["text"].as_str().unwrap_or_default();
-    let mut lines: Vec<StyledLine> = whole
-        .lines()
-        .map(|line| vec![(one_line(line), HEADING)])
-        .collect();
+fn answer_lines(details: &QuestionDetails) -> Vec<StyledLine> {
+    let text = details.question.text.lines();
+    let mut lines: Vec<StyledLine> = text.map(|line| vec![(one_line(line), HEADING)]).collect();
     lines.push(Vec::new());
-    let offers = question["held"]["answers"].as_array();
-    for (place, offer) in offers.into_iter().flatten().enumerate() {
-        lines.push(vec![(
-            format!("  {}  {}", place + 1, text(offer, "answer")),
-            PLAIN,
-        )]);
-        let adds = offer["adds"].as_str().unwrap_or_default();
+    for (place, offer) in offers(&details.question).into_iter().flatten().enumerate() {
+        let answer = one_line(&offer.answer);
+        lines.push(vec![(format!("  {}  {answer}", place + 1), PLAIN)]);
         let rule = |line: &str| vec![(format!("       {}", one_line(line)), FAINT)];
-        lines.extend(adds.trim().lines().map(rule));
+        lines.extend(offer.adds.trim().lines().map(rule));
     }
     lines.push(vec![("  b  no, because …".to_owned(), PLAIN)]);
     lines
@@ -152,8 +138,8 @@ fn help(rows: usize) -> Vec<StyledLine> {
     lines
 }
 
-fn log(session: &str, lines: &[String], scrolled: usize, rows: usize) -> Vec<StyledLine> {
-    let mut shown = vec![vec![(one_line(session), HEADING)]];
+fn log(session: SessionId, lines: &[String], scrolled: usize, rows: usize) -> Vec<StyledLine> {
+    let mut shown = vec![vec![(session.to_string(), HEADING)]];
     let room = rows.saturating_sub(1);
     let end = lines.len().saturating_sub(scrolled);
     let from = end.saturating_sub(room);
@@ -193,8 +179,7 @@ fn shares(needs: [usize; 4], selected: Section, rows: usize) -> [usize; 4] {
 
 fn sections(model: &Model, cols: usize, rows: usize) -> Vec<StyledLine> {
     let height = |section: Section| if section == Section::Questions { 2 } else { 1 };
-    let needs =
-        Section::ALL.map(|section| 1 + (model.rows(section).len() * height(section)).max(1));
+    let needs = Section::ALL.map(|section| 1 + (model.len(section) * height(section)).max(1));
     let shares = shares(needs, model.section, rows);
     let mut lines = Vec::new();
     for section in Section::ALL {
@@ -208,17 +193,17 @@ fn sections(model: &Model, cols: usize, rows: usize) -> Vec<StyledLine> {
             head,
             if here { HEADING.underline() } else { HEADING },
         )]);
-        let rows = model.rows(section);
-        if rows.is_empty() {
+        let rows = model.len(section);
+        if rows == 0 {
             lines.push(vec![(format!("  {}", empty_text(section)), FAINT)]);
             continue;
         }
         let room = ((share - 1) / height(section)).max(1);
         let row = model.row(section);
         let from = row.saturating_sub(room.saturating_sub(1));
-        for (at, value) in rows.iter().enumerate().skip(from).take(room) {
+        for at in (from..rows).take(room) {
             let mark = if here && at == row { "> " } else { "  " };
-            for mut line in row_lines(model, section, value, cols) {
+            for mut line in row_lines(model, section, at, cols) {
                 line.insert(0, (mark.to_owned(), HEADING));
                 lines.push(line);
             }
@@ -244,13 +229,12 @@ fn agent_heading(cols: usize) -> String {
 }
 
 fn heading(model: &Model, section: Section, cols: usize) -> String {
-    let (lists, agent) = (&model.lists, agent_heading(cols));
-    let sessions = section_name("SESSIONS", lists.sessions.len(), lists.totals.sessions);
-    let timers = section_name("TIMERS", lists.timers.len(), lists.totals.timers);
+    let (totals, agent) = (&model.lists.totals, agent_heading(cols));
+    let listed = model.len(section);
+    let sessions = section_name("SESSIONS", listed, totals.sessions);
+    let timers = section_name("TIMERS", listed, totals.timers);
     match section {
-        Section::Questions => {
-            section_name("QUESTIONS", lists.questions.len(), lists.totals.questions)
-        }
+        Section::Questions => section_name("QUESTIONS", listed, totals.questions),
         Section::Sessions if cols < FULL_COLUMNS => {
             format!("{sessions:<20}{:<12}{:>7}  COMMAND", "STATE", "QUIET")
         }
@@ -278,80 +262,82 @@ fn empty_text(section: Section) -> &'static str {
     }
 }
 
-fn text(value: &Value, field: &str) -> String {
-    one_line(value[field].as_str().unwrap_or_default())
-}
-
-fn row_lines(model: &Model, section: Section, value: &Value, cols: usize) -> Vec<StyledLine> {
+/// Lines of one row of a section.
+fn row_lines(model: &Model, section: Section, row: usize, cols: usize) -> Vec<StyledLine> {
+    let top = &model.lists.top;
     match section {
-        Section::Questions => question(model, value),
-        Section::Sessions => vec![session(model, value, cols)],
-        Section::Timers => vec![timer(model, value, cols)],
-        Section::Messages => vec![message(model, value)],
+        Section::Questions => question(model, &top.questions[row]),
+        Section::Sessions => vec![session(model, &top.sessions[row], cols)],
+        Section::Timers => vec![timer(model, &top.timers[row], cols)],
+        Section::Messages => vec![message(model, &top.messages[row])],
     }
 }
 
-fn question(model: &Model, value: &Value) -> Vec<StyledLine> {
+fn question(model: &Model, details: &QuestionDetails) -> Vec<StyledLine> {
+    let question = &details.question;
     // The command continues to run while the question is open.
-    let asked = value["asked_at"].as_u64().unwrap_or(model.now);
-    let before = value["running_for"].as_f64().unwrap_or(0.0) * 1_000.0;
-    let ran = show::short(Millis(before as u64 + model.now.saturating_sub(asked)));
-    let (doing, mut agent) = (text(value, "doing"), text(value, "agent"));
-    if let Some(machine) = value["machine"].as_str() {
+    let since = model.now.saturating_sub(question.asked_at);
+    let ran = show::short(Millis((question.running_for * 1_000.0) as u64 + since));
+    let mut agent = one_line(&question.agent);
+    if let Some(machine) = &question.machine {
         agent = format!("{agent} on {}", one_line(machine));
     }
-    let second = match needs_words(value) {
+    let second = match needs_words(details) {
         true => {
-            let words = answers(value).join(" · ");
+            let words = answers(details).join(" · ");
             vec![
-                (format!("  {agent} in {}  ", text(value, "cwd")), FAINT),
+                (format!("  {agent} in {}  ", one_line(&question.cwd)), FAINT),
                 (one_line(&words), PLAIN),
             ]
         }
-        false => vec![
-            (format!("  {agent}, ran {ran}, {doing}  "), FAINT),
-            (text(value, "last_line"), PLAIN),
-        ],
+        false => {
+            let doing = one_line(&question.doing);
+            vec![
+                (format!("  {agent}, ran {ran}, {doing}  "), FAINT),
+                (one_line(&question.last_line), PLAIN),
+            ]
+        }
     };
     let first = vec![
-        (text(value, "question"), WARN.bold()),
-        (format!("  {}", text(value, "command")), PLAIN),
+        (one_line(&question.question), WARN.bold()),
+        (format!("  {}", one_line(&question.command)), PLAIN),
     ];
     vec![first, second]
 }
 
-fn session(model: &Model, value: &Value, cols: usize) -> StyledLine {
-    let moment = |field: &str| value[field].as_u64().unwrap_or(model.now);
-    let waits = value["waiting_for_input"] == true;
-    let (state, colour) = match value["status"].as_str() {
-        _ if waits => ("wants input", WARN),
-        Some("running") => ("running", GOOD),
-        Some("unreachable") => ("unreachable", WARN),
-        _ => ("background", FAINT),
+fn session(model: &Model, session: &Session, cols: usize) -> StyledLine {
+    let live = session.live_activity.as_ref();
+    let (state, colour) = match session.status {
+        _ if live.is_some_and(|live| live.waiting_for_input) => ("wants input", WARN),
+        SessionStatus::Running => ("running", GOOD),
+        SessionStatus::Unreachable => ("unreachable", WARN),
+        SessionStatus::Exited | SessionStatus::Failed | SessionStatus::Lost => {
+            ("background", FAINT)
+        }
     };
-    let cpu = match value["cpu"].as_f64() {
+    let cpu = match live.and_then(|live| live.cpu) {
         Some(cpu) => format!("{:.0}%", cpu * 100.0),
         None => "-".into(),
     };
-    let quiet = show::ago(model.now, moment("last_activity"));
+    let quiet = show::ago(model.now, session.last_activity);
     let facts = if cols < FULL_COLUMNS {
         format!("{quiet:>7}  ")
     } else {
-        let age = show::ago(model.now, moment("created_at"));
-        let memory = memory(value["memory"].as_u64());
+        let age = show::ago(model.now, session.created_at);
+        let memory = memory(live.and_then(|live| live.memory));
         format!("{age:>7}{quiet:>7}{cpu:>6}{memory:>7}  ")
     };
+    let mut command = one_line(&session.command);
     // The machine is named only for a session of another one.
-    let command = match value["machine"].as_str() {
-        Some(machine) => format!("{}: {}", one_line(machine), text(value, "command")),
-        None => text(value, "command"),
-    };
-    let last = value["tail"].as_array().and_then(|tail| tail.last());
-    let last = one_line(last.and_then(Value::as_str).unwrap_or_default());
+    if let Some(machine) = &session.machine {
+        command = format!("{}: {command}", one_line(machine));
+    }
+    let last = live.and_then(|live| live.tail.last());
+    let last = last.map_or_else(String::new, |line| one_line(line));
     // A name can be typed instead of the id.
-    let known_as = match value["name"].as_str() {
+    let known_as = match &session.name {
         Some(name) => one_line(name),
-        None => text(value, "session_id"),
+        None => session.summary.session_id.0.to_string(),
     };
     let mut line = vec![
         (padded(&known_as, 18), PLAIN),
@@ -359,7 +345,7 @@ fn session(model: &Model, value: &Value, cols: usize) -> StyledLine {
         (facts, PLAIN),
     ];
     if cols >= WIDE_COLUMNS {
-        line.push((padded(&text(value, "agent"), AGENT_COLUMNS), FAINT));
+        line.push((padded(&one_line(&session.agent), AGENT_COLUMNS), FAINT));
     }
     let room = cols.saturating_sub(61 + AGENT_COLUMNS);
     if cols < WIDE_COLUMNS || last.is_empty() {
@@ -380,18 +366,18 @@ fn memory(bytes: Option<u64>) -> String {
     }
 }
 
-fn timer(model: &Model, value: &Value, cols: usize) -> StyledLine {
-    let millis = |field: &str| (value[field].as_f64().unwrap_or(0.0) * 1_000.0) as u64;
-    let status = text(value, "status");
-    let total = millis("total_duration");
+fn timer(model: &Model, details: &TimerDetails, cols: usize) -> StyledLine {
+    let timer = &details.timer;
+    let total = timer.total_duration.0.0;
     let since = model.now.saturating_sub(model.read_at);
-    let runs = status != "paused";
-    let left = millis("remaining_time").saturating_sub(if runs { since } else { 0 });
-    let (state, colour) = match status.as_str() {
-        "paused" => ("paused", WARN),
-        "running_background" => ("background", GOOD),
-        _ => ("running", GOOD),
+    let (state, colour, since) = match timer.status {
+        TimerStatus::Paused => ("paused", WARN, 0),
+        TimerStatus::RunningBackground => ("background", GOOD, since),
+        TimerStatus::Running | TimerStatus::Completed | TimerStatus::Stopped => {
+            ("running", GOOD, since)
+        }
     };
+    let left = timer.remaining_time.0.0.saturating_sub(since);
     let full = usize::try_from((total - left.min(total)) * BAR_COLUMNS as u64 / total.max(1))
         .unwrap_or(BAR_COLUMNS);
     let bar = format!(
@@ -399,13 +385,10 @@ fn timer(model: &Model, value: &Value, cols: usize) -> StyledLine {
         "█".repeat(full.min(BAR_COLUMNS)),
         "░".repeat(BAR_COLUMNS - full.min(BAR_COLUMNS))
     );
-    let purpose = match value["mission"].is_string() {
-        true => "mission",
-        false => "reason",
-    };
+    let purpose = timer.mission.as_deref().or(timer.reason.as_deref());
     let (left, total) = (show::short(Millis(left)), show::short(Millis(total)));
     let mut line = vec![
-        (padded(&text(value, "timer_id"), 18), PLAIN),
+        (padded(&timer.timer_id.0.to_string(), 18), PLAIN),
         (padded(state, 12), colour),
     ];
     if cols < FULL_COLUMNS {
@@ -416,20 +399,19 @@ fn timer(model: &Model, value: &Value, cols: usize) -> StyledLine {
     }
     line.push(("  ".to_owned(), PLAIN));
     if cols >= WIDE_COLUMNS {
-        line.push((padded(&text(value, "agent"), AGENT_COLUMNS), FAINT));
+        line.push((padded(&one_line(&timer.agent), AGENT_COLUMNS), FAINT));
     }
-    line.push((text(value, purpose), PLAIN));
+    line.push((one_line(purpose.unwrap_or_default()), PLAIN));
     line
 }
 
-fn message(model: &Model, value: &Value) -> StyledLine {
-    let age = show::ago(model.now, value["created_at"].as_u64().unwrap_or(model.now));
-    let seen = value["seen_at"].is_u64();
-    let whole = value["text"].as_str().unwrap_or_default();
-    let lines: Vec<&str> = whole.lines().take(2).collect();
+fn message(model: &Model, message: &Message) -> StyledLine {
+    let age = show::ago(model.now, message.created_at);
+    let seen = message.seen_at.is_some();
+    let lines: Vec<&str> = message.text.lines().take(2).collect();
     let (state, colour) = if seen { ("seen", FAINT) } else { ("new", GOOD) };
     vec![
-        (padded(&text(value, "agent"), 18), FAINT),
+        (padded(&one_line(&message.agent), 18), FAINT),
         (padded(state, 6), colour),
         (format!("{age:>7}  "), PLAIN),
         (
@@ -490,7 +472,10 @@ fn without_disabled_colours(style: Style) -> Style {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::sample;
     use crate::cli::top::feed::{Lists, Totals};
+    use abide_api::cli::Top;
+    use abide_core::QuestionId;
     use serde_json::json;
 
     fn plain(lines: &[String]) -> Vec<String> {
@@ -503,32 +488,28 @@ mod tests {
     fn model() -> Model {
         let hostile = "\u{1b}]0;owned\u{7}\u{202e}evil\nnext";
         let lists = Lists {
-            daemon: json!({"version": "0.1.0"}),
-            questions: vec![json!({
-                "question_id": "question_a", "session_id": "session_a", "command": hostile,
-                "question": "Command has been idle for 60s. Continue waiting?",
-                "running_for": 75.0, "doing": "sleeping", "last_line": hostile,
-            })],
-            sessions: (0..30)
-                .map(|n| {
-                    json!({
-                        "session_id": format!("session_{n:08}"), "status": "running",
-                        "command": format!("{hostile} 日本語 {n}"), "created_at": 0, "last_activity": 0,
-                        "cpu": 0.93, "memory": 123_u64 << 20, "tail": [hostile],
+            top: Top {
+                questions: vec![sample::question(json!({
+                    "command": hostile, "running_for": 75.0, "last_line": hostile,
+                }))],
+                sessions: (0..30)
+                    .map(|n| {
+                        sample::session(json!({
+                            "session_id": format!("session_{n:08}"), "waiting_for_input": false,
+                            "command": format!("{hostile} 日本語 {n}"),
+                            "cpu": 0.93, "memory": 123_u64 << 20, "tail": [hostile],
+                        }))
                     })
-                })
-                .collect(),
-            timers: vec![json!({
-                "timer_id": "timer_a", "status": "running", "total_duration": 100.0,
-                "remaining_time": 50.0, "reason": "the build",
-            })],
-            messages: vec![json!({"agent": "a", "created_at": 0, "seen_at": null, "text": hostile})],
+                    .collect(),
+                timers: vec![sample::timer(json!({"reason": "the build"}))],
+                messages: vec![sample::message(hostile)],
+                ..sample::top()
+            },
             totals: Totals {
                 questions: 1,
                 sessions: 30,
                 timers: 2_011,
             },
-            ..Lists::default()
         };
         Model::new(lists, 61_000)
     }
@@ -544,15 +525,18 @@ mod tests {
             (40, 2),
             (0, 0),
         ] {
-            let held = json!({"text": "a\nb", "held": {"answers": [
-                {"answer": "always", "adds": "[[policy.rule]]\nrun = [\"\u{1b}]0;owned\u{7}\"]"},
-            ]}});
+            let held = sample::held_question(&[(
+                "always",
+                "[[policy.rule]]\nrun = [\"\u{1b}]0;owned\u{7}\"]",
+            )]);
             for overlay in [
                 None,
                 Some(Overlay::Help),
-                Some(Overlay::Answers { question: held }),
+                Some(Overlay::Answers {
+                    question: Box::new(held),
+                }),
                 Some(Overlay::Because {
-                    question: "question_a".into(),
+                    question: QuestionId::from_bits(0),
                     words: "日本語".repeat(40),
                 }),
             ] {
@@ -576,11 +560,13 @@ mod tests {
         let signs = "⚠\u{fe0f}".repeat(60);
         for cols in [0, 1, 2, 20, 100, 120, 133] {
             let mut model = model();
-            for session in &mut model.lists.sessions {
-                session["command"] = json!(signs);
-                session["tail"] = json!([signs]);
+            let top = &mut model.lists.top;
+            for session in &mut top.sessions {
+                session.command.clone_from(&signs);
+                session.live_activity.as_mut().expect("it runs").tail = vec![signs.clone()];
             }
-            model.lists.messages = vec![json!({"agent": signs, "created_at": 0, "text": signs})];
+            top.messages = vec![sample::message(&signs)];
+            top.messages[0].agent.clone_from(&signs);
             model.notice = Some(signs.clone());
             for line in plain(&frame(&mut model, cols, 40)) {
                 assert!(line.width() <= cols, "{cols}: {line:?}");
@@ -623,7 +609,7 @@ mod tests {
     #[test]
     fn times_advance_between_two_reads() {
         let mut model = model();
-        model.lists.questions[0]["asked_at"] = json!(model.now);
+        model.lists.top.questions[0].question.asked_at = model.now;
         model.now += 25_000;
         let shown = plain(&frame(&mut model, 120, 40)).join("\n");
         assert!(shown.contains("25s"), "{shown}");

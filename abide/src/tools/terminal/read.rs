@@ -52,6 +52,20 @@ pub(super) fn read(args: ReadOutputArgs) -> Result<Read, BadInput> {
     })
 }
 
+/// Refuses a cursor that is in the middle of a line: no result has named it.
+fn check_cursor(reading: &Reading, since: Cursor) -> Result<(), ActionError> {
+    match reading.is_within_line(since).map_err(unreadable)? {
+        false => Ok(()),
+        true => Err(ActionError::Refused(
+            ErrorCode::BadInput,
+            format!(
+                "`since` must be a cursor from an earlier result; \"{since}\" is none of this session. \
+                 A line number is no cursor: use action `search` for lines by number, or since=\"0\" for all."
+            ),
+        )),
+    }
+}
+
 impl ActionRunner {
     pub(super) async fn read(&self, session_ref: &SessionRef, read: Read) -> FinishedAction {
         let view = self.session(session_ref)?;
@@ -64,16 +78,8 @@ impl ActionRunner {
         let position = self.position(&view, &record);
         let from = read.since.unwrap_or(position);
         let mut reading = self.reading(&view);
-        if let Some(since) = read.since
-            && reading.is_within_line(since).map_err(unreadable)?
-        {
-            return Err(ActionError::Refused(
-                ErrorCode::BadInput,
-                format!(
-                    "`since` must be a cursor from an earlier result; \"{since}\" is none of this session. \
-                     A line number is no cursor: use action `search` for lines by number, or since=\"0\" for all."
-                ),
-            ));
+        if let Some(since) = read.since {
+            check_cursor(&reading, since)?;
         }
         let now = SystemClock.mono();
         let left = self.context.left_of(timeout);

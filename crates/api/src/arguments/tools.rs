@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::{
     AnySeconds, AnyText, BadInput, ConditionFields, Env, FilledText, FromArgument, IdleSeconds,
-    KeyText, Needs, NetworkName, PositiveSeconds, SandboxName, ShellSeconds, Text, TextOrNumber,
-    WholeNumber, Words, arguments, field_name, finish, take,
+    KeyText, Needs, NetworkArgument, PositiveSeconds, SandboxArgument, ShellSeconds, Text,
+    TextOrNumber, WholeNumber, Words, arguments, field_name, finish, take,
 };
 
 /// The actions of `terminal_session`, in the order in which they are described.
@@ -59,8 +59,8 @@ arguments! {
         max_output: WholeNumber<1, 1_000_000>,
         /// Return output unfolded.
         raw: bool,
-        sandbox: SandboxName,
-        network: NetworkName,
+        sandbox: SandboxArgument,
+        network: NetworkArgument,
         /// Ask a person: `{"write": [paths], "network": [names], "sandbox": "off"}`
         needs: Needs,
         justification: Text,
@@ -90,9 +90,9 @@ arguments! {
         #[schemars(extend("default" = limit::INACTIVITY_DEFAULT.as_secs()))]
         inactivity_timeout: AnySeconds,
         /// start
-        sandbox: SandboxName,
+        sandbox: SandboxArgument,
         /// start
-        network: NetworkName,
+        network: NetworkArgument,
         needs: Needs,
         justification: Text,
         /// start: a call repeated with the same key runs nothing.

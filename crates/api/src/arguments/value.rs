@@ -8,6 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use super::BadInput;
+use crate::{NetworkMode, SandboxMode};
 
 /// Longest text of one argument, in bytes.
 const TEXT_LIMIT: usize = 1 << 20;
@@ -72,9 +73,9 @@ values! {
     /// Variables to set; `null` takes one away.
     Env(Vec<(OsString, Option<OsString>)>) = {"type": "object", "additionalProperties": {"type": "string"}};
     /// Sandbox with less than the agent has.
-    SandboxName(SandboxLess) = {"type": "string", "enum": ["read-only", "workspace-write"]};
+    SandboxArgument(SandboxMode) = {"type": "string", "enum": ["read-only", "workspace-write"]};
     /// Network with less than the agent has.
-    NetworkName(NetworkLess) = {"type": "string", "enum": ["off", "allowlist"]};
+    NetworkArgument(NetworkMode) = {"type": "string", "enum": ["off", "allowlist"]};
     /// Permissions that a person is asked for.
     Needs(NeededPermissions) = {"type": "object"};
     /// A condition, read by the daemon. The schema has the fields of every kind.
@@ -98,20 +99,6 @@ values! {
     };
 }
 
-/// Sandbox that a call asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SandboxLess {
-    ReadOnly,
-    WorkspaceWrite,
-}
-
-/// Network that a call asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NetworkLess {
-    Off,
-    Allowlist,
-}
-
 /// Permissions beyond the sandbox that a call asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NeededPermissions {
@@ -125,16 +112,17 @@ pub struct NeededPermissions {
     pub no_sandbox: bool,
 }
 
-impl FromArgument for SandboxName {
+impl FromArgument for SandboxArgument {
     fn read(field: &str, value: Value) -> Result<Self, BadInput> {
-        match value.as_str() {
-            Some("read-only") => Ok(SandboxName(SandboxLess::ReadOnly)),
-            Some("workspace-write") => Ok(SandboxName(SandboxLess::WorkspaceWrite)),
-            Some("off") => Err(BadInput::new(format!(
+        match value.as_str().and_then(SandboxMode::of) {
+            Some(mode @ (SandboxMode::ReadOnly | SandboxMode::WorkspaceWrite)) => {
+                Ok(SandboxArgument(mode))
+            }
+            Some(SandboxMode::Off) => Err(BadInput::new(format!(
                 "`{field}` must be \"read-only\" or \"workspace-write\"; got \"off\". To ask a person for more, send \
                  `needs` and `justification`."
             ))),
-            _ => Err(wrong(field, "\"read-only\" or \"workspace-write\"", &value)),
+            None => Err(wrong(field, "\"read-only\" or \"workspace-write\"", &value)),
         }
     }
 
@@ -143,11 +131,11 @@ impl FromArgument for SandboxName {
     }
 }
 
-impl FromArgument for NetworkName {
+impl FromArgument for NetworkArgument {
     fn read(field: &str, value: Value) -> Result<Self, BadInput> {
         match value.as_str() {
-            Some("off") => Ok(NetworkName(NetworkLess::Off)),
-            Some("allowlist") => Ok(NetworkName(NetworkLess::Allowlist)),
+            Some("off") => Ok(NetworkArgument(NetworkMode::Off)),
+            Some("allowlist") => Ok(NetworkArgument(NetworkMode::Allowlist)),
             Some(_) => Err(BadInput::about(
                 field,
                 format!(

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+pub use abide_api::{NetworkMode, SandboxMode};
 use abide_core::policy::matches;
 use abide_core::{SandboxedBy, settings_name};
 use abide_gate::allowlist::Allowlist;
@@ -54,32 +55,6 @@ pub struct SandboxFor {
     pub layer_bytes: Option<u64>,
 }
 
-/// Permission to write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SandboxMode {
-    /// Nothing but the layers.
-    ReadOnly,
-    /// The workspace, but for protected paths.
-    WorkspaceWrite,
-    /// Everything: there is no sandbox.
-    #[default]
-    Off,
-}
-
-/// Permission to connect.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum NetworkMode {
-    /// Only the loopback of the sandbox itself.
-    #[default]
-    Off,
-    /// Names of the allowlist.
-    Allowlist,
-    /// The network of the machine.
-    On,
-}
-
 /// Weakest mechanism that is accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -111,17 +86,6 @@ impl From<AtLeast> for SandboxedBy {
             AtLeast::Namespaces => SandboxedBy::Namespaces,
             AtLeast::Bubblewrap => SandboxedBy::Bubblewrap,
             AtLeast::Landlock => SandboxedBy::Landlock,
-        }
-    }
-}
-
-impl SandboxMode {
-    /// Word in settings and arguments.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            SandboxMode::ReadOnly => "read-only",
-            SandboxMode::WorkspaceWrite => "workspace-write",
-            SandboxMode::Off => "off",
         }
     }
 }

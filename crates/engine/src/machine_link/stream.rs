@@ -262,6 +262,33 @@ impl Pump {
         self.send(kind, Bytes::copy_from_slice(bytes)).await
     }
 
+    /// Takes a row from the other end; without one the daemon stops.
+    fn take(&mut self, row: Option<InboundRow>) -> Result<(), Ended> {
+        let (number, bytes) = row.ok_or(Ended::Stopping)?;
+        self.silence.heard(SystemClock.mono());
+        self.end.arrived(number, Frame::decode(&bytes)?)?;
+        Ok(())
+    }
+
+    /// Takes a look at the database that showed nothing of the other end.
+    fn looked(&mut self, at: Mono) -> Result<(), Ended> {
+        self.silence.looked(at);
+        match self.silence.is_over() {
+            true => Err(Ended::Silent),
+            false => Ok(()),
+        }
+    }
+
+    /// Asks the other end to answer, if it is time.
+    async fn ping_if_due(&mut self) -> Result<(), Ended> {
+        let now = SystemClock.mono();
+        if self.silence.ping_at().is_none_or(|at| now < at) {
+            return Ok(());
+        }
+        self.silence.pinged(now);
+        self.send(Kind::Ping, Bytes::new()).await
+    }
+
     async fn send_row(&self, number: u64, frame: &Frame) -> Result<(), Ended> {
         let row = OutboundRow {
             target: self.target,
@@ -344,23 +371,14 @@ async fn carry_until(
         if ours_ended && unread.is_none() && gives_up {
             return Ended::Closed;
         }
-        let ping_at = pump.silence.ping_at();
         let free_at = pump.rate.free_at();
         let may_send = SystemClock.mono() >= free_at;
         let free_at = (!may_send).then_some(free_at);
-        let wake_at = ping_at.into_iter().chain(free_at).min();
+        let wake_at = pump.silence.ping_at().into_iter().chain(free_at).min();
         // Rows are taken whether or not the user of the stream reads: a user that has stopped is no silence of this end.
         let step = tokio::select! {
             biased;
-            row = incoming.recv() => match row {
-                None => Err(Ended::Stopping),
-                Some((number, bytes)) => {
-                    pump.silence.heard(SystemClock.mono());
-                    let arrived = Frame::decode(&bytes)
-                        .and_then(|frame| pump.end.arrived(number, frame));
-                    arrived.map_err(Ended::from)
-                }
-            },
+            row = incoming.recv() => pump.take(row),
             written = writer.write(unread.as_deref().unwrap_or_default()), if unread.is_some() => match written {
                 Ok(length) => {
                     pump.end.read(length);
@@ -375,20 +393,11 @@ async fn carry_until(
                 }
                 Ok(length) => pump.send_bytes(&buffer[..length]).await,
             },
-            () = sleep_until(&SystemClock, wake_at) => match SystemClock.mono() {
-                now if ping_at.is_some_and(|at| now >= at) => {
-                    pump.silence.pinged(now);
-                    pump.send(Kind::Ping, Bytes::new()).await
-                }
-                _ => Ok(()),
-            },
+            () = sleep_until(&SystemClock, wake_at) => pump.ping_if_due().await,
             // Rows that a look found are taken before it counts.
             Ok(()) = looks.changed() => {
-                pump.silence.looked(*looks.borrow_and_update());
-                match pump.silence.is_over() {
-                    true => Err(Ended::Silent),
-                    false => Ok(()),
-                }
+                let at = *looks.borrow_and_update();
+                pump.looked(at)
             }
         };
         if let Err(ended) = step {

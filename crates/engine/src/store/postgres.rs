@@ -51,7 +51,7 @@ use super::{Job, JobQueue, Opened, Store, StoreFault, StoreReader, WakerRecord};
 use crate::clients::ConnectedReaders;
 use crate::clock::{SystemClock, pause, sleep_until};
 use crate::config::Paths;
-use crate::fleet::{Fleet, Introduction, MachineIdentity, Runner, RunnerParts};
+use crate::fleet::{Fleet, Introduction, MachineIdentity, Ownership, Runner, RunnerParts};
 use crate::lock::lock;
 
 /// Time between two attempts to reach a database that was away when the daemon started.
@@ -111,35 +111,17 @@ pub(super) fn open(
         ownership,
     });
     let reads = Reads::start(address.clone())?;
-    let (opened, joined) = std_mpsc::sync_channel::<Result<Prepared, StoreFault>>(1);
-    let (writer_fleet, writer_reads, writer_trouble) =
-        (fleet.clone(), reads.clone(), trouble.clone());
-    run_on_thread(async move {
-        let (link, prepared) = match prepare(&address).await {
-            Ok(found) => found,
-            Err(fault) => return drop(opened.send(Err(fault))),
-        };
-        let (id_permutation, numbers) = (prepared.id_permutation, prepared.numbers.clone());
-        let _ = opened.send(Ok(prepared));
-        let parts = WriterParts {
-            address,
-            home,
-            seal,
-            id_permutation,
-            fleet: writer_fleet,
-            reads: writer_reads,
-            changes: changes_sender,
-            trouble: writer_trouble,
-            numbers,
-        };
-        let writer = Writer::new(parts, link);
-        let membership = tokio::spawn(runner.run());
-        writer.serve(queue, ownership_changes).await;
-        membership.abort();
-    })?;
-    let ended = || StoreFault::Refused("the thread of the database has ended".into());
-    let prepared = joined.recv().map_err(|_| ended())??;
-    let id_permutation = prepared.id_permutation;
+    let parts = WriterParts {
+        address,
+        home,
+        seal,
+        fleet: fleet.clone(),
+        reads: reads.clone(),
+        changes: changes_sender,
+        trouble: trouble.clone(),
+    };
+    let ids = start_writer(parts, runner, queue, ownership_changes)?;
+    let id_permutation = ids.id_permutation;
     let FirstLoad {
         boot_offset,
         rows,
@@ -148,14 +130,7 @@ pub(super) fn open(
     } = first_load(changes, home)?;
     let store = Postgres::new(jobs, trouble, fleet.clone());
     let reader = StoreReader::of_postgres(reads, id_permutation, ownership::column(home));
-    let opened = opened_with(
-        Arc::new(store),
-        reader,
-        prepared,
-        boot_id,
-        boot_offset,
-        rows,
-    );
+    let opened = opened_with(Arc::new(store), reader, ids, boot_id, boot_offset, rows);
     let fleet = OpenedFleet {
         fleet,
         first_changes: others,
@@ -164,8 +139,31 @@ pub(super) fn open(
     Ok((opened, fleet))
 }
 
+/// Starts the thread that writes, and waits until it is connected.
+fn start_writer(
+    parts: WriterParts,
+    runner: Runner,
+    queue: mpsc::Receiver<Job>,
+    ownership: mpsc::Receiver<Ownership>,
+) -> Result<ReservedIds, StoreFault> {
+    let (opened, joined) = std_mpsc::sync_channel::<Result<ReservedIds, StoreFault>>(1);
+    run_on_thread(async move {
+        let (link, ids) = match prepare(&parts.address).await {
+            Ok(found) => found,
+            Err(fault) => return drop(opened.send(Err(fault))),
+        };
+        let writer = Writer::new(parts, &ids, link);
+        let _ = opened.send(Ok(ids));
+        let membership = tokio::spawn(runner.run());
+        writer.serve(queue, ownership).await;
+        membership.abort();
+    })?;
+    let ended = || StoreFault::Refused("the thread of the database has ended".into());
+    joined.recv().map_err(|_| ended())?
+}
+
 /// Connects for the first time: checks the server and migrates the schema.
-async fn prepare(address: &Address) -> Result<(Link, Prepared), StoreFault> {
+async fn prepare(address: &Address) -> Result<(Link, ReservedIds), StoreFault> {
     let link = address.connect().await.map_err(unreachable)?;
     let version = link.transact("SHOW server_version_num", &[]).await;
     let version = version.map_err(unreachable)?;
@@ -176,15 +174,15 @@ async fn prepare(address: &Address) -> Result<(Link, Prepared), StoreFault> {
         ));
     }
     let key = schema::migrate(&link, &address.schema).await?;
-    let prepared = Prepared {
+    let ids = ReservedIds {
         id_permutation: IdPermutation { key },
         numbers: schema::reserve_numbers(&link).await?,
     };
-    Ok((link, prepared))
+    Ok((link, ids))
 }
 
-/// Facts about a database that is ready.
-struct Prepared {
+/// Ids that this daemon may give out.
+struct ReservedIds {
     id_permutation: IdPermutation,
     /// Numbers for timers and messages that no other machine uses.
     numbers: Range<u64>,
@@ -236,7 +234,7 @@ fn first_load(
 fn opened_with(
     store: Arc<dyn Store>,
     reader: StoreReader,
-    prepared: Prepared,
+    ids: ReservedIds,
     boot_id: u128,
     boot_offset: Option<i64>,
     rows: Option<ShardRows>,
@@ -245,15 +243,15 @@ fn opened_with(
         store,
         reader,
         state: StoredState {
-            id_permutation: prepared.id_permutation,
+            id_permutation: ids.id_permutation,
             boot_id,
             anchor: boot_offset.map(|boot_offset| Anchor {
                 boot_id,
                 boot_offset,
                 ..Anchor::default()
             }),
-            timer_numbers: prepared.numbers.clone(),
-            message_numbers: prepared.numbers,
+            timer_numbers: ids.numbers.clone(),
+            message_numbers: ids.numbers,
         },
         open: rows.map(|rows| rows.open).unwrap_or_default(),
     }

@@ -95,7 +95,7 @@ impl Writer {
             | Record::Message(message::Record::Posted { number, .. }) => Some(*number),
             _ => None,
         });
-        let block = &self.parts.numbers;
+        let block = &self.numbers;
         let half = u64::midpoint(block.start, block.end);
         let Some(link) = &self.link else { return };
         if !used
@@ -106,7 +106,7 @@ impl Writer {
         }
         match schema::reserve_numbers(link).await {
             Ok(block) => {
-                self.parts.numbers = block.clone();
+                self.numbers = block.clone();
                 self.tell(ShardChange::Numbers(block)).await;
             }
             Err(fault) => tracing::warn!("cannot reserve numbers for timers: {fault}"),
@@ -118,7 +118,7 @@ impl Writer {
         let Some(link) = &self.link else { return };
         match schema::reserve_numbers(link).await {
             Ok(block) => {
-                self.parts.numbers = block.clone();
+                self.numbers = block.clone();
                 self.tell(ShardChange::NumbersReplaced(block)).await;
             }
             Err(fault) => tracing::warn!("cannot reserve numbers for timers: {fault}"),

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::SqlState;
 
+use super::ReservedIds;
 use super::batch::fleet_time;
 use super::link::{ATTEMPTS, Address, Link, LinkFault, collision_pause};
 use super::ownership::{Owned, column, refused};
@@ -58,18 +59,18 @@ pub(super) struct WriterParts {
     pub address: Address,
     pub home: ShardId,
     pub seal: RowSeal,
-    pub id_permutation: IdPermutation,
     pub fleet: Fleet,
     pub reads: Reads,
     /// Event loop, which is told what was loaded.
     pub changes: mpsc::Sender<ShardChange>,
     pub trouble: Trouble,
-    /// Newest block of numbers for timers and messages.
-    pub numbers: Range<u64>,
 }
 
 pub(super) struct Writer {
     pub(super) parts: WriterParts,
+    id_permutation: IdPermutation,
+    /// Newest block of numbers for timers and messages.
+    pub(super) numbers: Range<u64>,
     pub(super) link: Option<Link>,
     pub(super) owned: Owned,
     counters: Counters,
@@ -92,10 +93,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub fn new(parts: WriterParts, link: Link) -> Self {
+    pub fn new(parts: WriterParts, ids: &ReservedIds, link: Link) -> Self {
         Writer {
             link: Some(link),
-            owned: Owned::new(parts.home, parts.id_permutation, parts.seal.clone()),
+            id_permutation: ids.id_permutation,
+            numbers: ids.numbers.clone(),
+            owned: Owned::new(parts.home, ids.id_permutation, parts.seal.clone()),
             counters: Counters::default(),
             recent: Recent::default(),
             loads: VecDeque::new(),
@@ -243,7 +246,7 @@ impl Writer {
     /// unless it is in memory.
     async fn load(&mut self, load: Load) -> Result<(), StoreFault> {
         if let Some(link) = &self.link {
-            schema::keep_numbers(link, self.parts.numbers.end).await?;
+            schema::keep_numbers(link, self.numbers.end).await?;
         }
         self.settle().await;
         self.write_lost_transactions().await?;
@@ -272,7 +275,7 @@ impl Writer {
         };
         let rows = match marked {
             Ok(_) => {
-                let id_permutation = self.parts.id_permutation;
+                let id_permutation = self.id_permutation;
                 let note = self.note(load.shard);
                 let reads = &self.parts.reads.few;
                 let seal = self.owned.seal.clone();
