@@ -239,8 +239,8 @@ fn assemble(plan: &Plan, trees: Trees, found: &Found) -> Result<(Vec<PathBuf>, b
         hidden,
     } = trees;
     attach(proc, Path::new("/proc"))?;
+    let covers = Covers::make(plan.network.gate().is_some())?;
     make_devices(devices)?;
-    let covers = Covers::make()?;
     make_run(needed_of_run)?;
     let mut writable = vec![
         PathBuf::from("/proc"),
@@ -299,7 +299,6 @@ fn assemble(plan: &Plan, trees: Trees, found: &Found) -> Result<(Vec<PathBuf>, b
         use_resolver(&covers)?;
         covers.leave_loopback()?;
     }
-    covers.remove()?;
     Ok((writable, protected.is_incomplete))
 }
 
