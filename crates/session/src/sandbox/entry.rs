@@ -2,6 +2,7 @@
 //! shares the memory of the keeper.
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
@@ -68,7 +69,9 @@ impl Entry {
         let reports = self.reports.take()?;
         drop(reports.child);
         let received = fd_passing::receive(&reports.keeper, &mut [0], RecvFlags::DONTWAIT);
-        received.ok()?.1.pop()
+        let listener = received.ok()?.1.pop()?;
+        HAD_LISTENER.store(true, Ordering::Relaxed);
+        Some(listener)
     }
 
     /// True if the command enters namespaces.
@@ -191,8 +194,11 @@ fn install(filter: &bpf::Program, flags: libc::c_uint) -> Result<Option<OwnedFd>
     }
 }
 
-/// Returns whether the kernel notifies the keeper of system calls, by installing a filter that allows all of them in this
-/// thread.
+/// True if an earlier command of this keeper had a listener.
+static HAD_LISTENER: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether the kernel notifies the keeper of system calls. If that is not known yet, it installs a filter that allows
+/// all of them in this thread.
 pub fn can_notify() -> bool {
-    install(&bpf::allow_all(), NEW_LISTENER).is_ok()
+    HAD_LISTENER.load(Ordering::Relaxed) || install(&bpf::allow_all(), NEW_LISTENER).is_ok()
 }
