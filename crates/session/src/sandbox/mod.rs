@@ -20,6 +20,7 @@ mod init;
 mod inside;
 mod layers;
 mod mounts;
+mod notification;
 mod of_run;
 mod only_landlock;
 mod paths;
