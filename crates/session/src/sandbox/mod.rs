@@ -29,6 +29,7 @@ mod probe;
 mod protected_names;
 mod refusal_record;
 mod refusals;
+mod refused_calls;
 mod rules;
 mod sockets;
 mod ssh_keys;

@@ -50,9 +50,9 @@ struct Response {
 /// Answer of the keeper to a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The kernel carries it out, or refuses it.
+    /// Left to the kernel, which may refuse it.
     Continue,
-    /// It fails with this error.
+    /// Failure with this error.
     Fail(i32),
 }
 
@@ -85,6 +85,17 @@ impl Notification {
         };
         // SAFETY: the kernel reads one structure of this size.
         unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND, &answer) == 0 }
+    }
+
+    /// User and group to which a call gives a file; `u32::MAX`: they stay.
+    pub fn new_owner(&self) -> Option<(u32, u32)> {
+        let first = match i64::from(self.number) {
+            libc::SYS_fchownat => 2,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_chown | libc::SYS_lchown => 1,
+            _ => return None,
+        };
+        Some((self.args[first] as u32, self.args[first + 1] as u32))
     }
 
     /// Kind of a call that changes a path.
@@ -164,6 +175,12 @@ impl Notification {
         self.path_at(folder, at)
     }
 
+    /// Path of the open file at the place `at` of the arguments.
+    pub fn open_path(&self, at: usize) -> Option<PathBuf> {
+        let fd = self.args[at] as i32;
+        std::fs::read_link(format!("/proc/{}/fd/{fd}", self.pid)).ok()
+    }
+
     /// Absolute path that a call renames or makes a hard link to.
     pub fn old_path(&self) -> Option<PathBuf> {
         match i64::from(self.number) {
@@ -181,21 +198,26 @@ impl Notification {
         let text = read_text(self.pid, self.args[at])?;
         let base = match folder {
             _ if text.is_absolute() => PathBuf::from("/"),
-            Some(at) if self.args[at] as i32 != libc::AT_FDCWD => {
-                let fd = self.args[at] as i32;
-                std::fs::read_link(format!("/proc/{}/fd/{fd}", self.pid)).ok()?
-            }
+            Some(at) if self.args[at] as i32 != libc::AT_FDCWD => self.open_path(at)?,
             _ => std::fs::read_link(format!("/proc/{}/cwd", self.pid)).ok()?,
         };
         Some(base.join(text))
     }
 
-    /// Address of a call of `connect`.
+    /// True for a call that sends a message to an address, as programs use UDP.
+    pub fn sends(&self) -> bool {
+        let is_connecting = self.args[3] & libc::MSG_FASTOPEN as u64 != 0;
+        i64::from(self.number) == libc::SYS_sendto && !is_connecting
+    }
+
+    /// Address to which a call connects or sends.
     pub fn address(&self) -> Option<SocketAddr> {
-        if i64::from(self.number) != libc::SYS_connect {
-            return None;
-        }
-        let mut bytes = read_memory(self.pid, self.args[1], SOCKET_ADDRESS)?;
+        let place = match i64::from(self.number) {
+            libc::SYS_connect => 1,
+            libc::SYS_sendto => 4,
+            _ => return None,
+        };
+        let mut bytes = read_memory(self.pid, self.args[place], SOCKET_ADDRESS)?;
         bytes.resize(SOCKET_ADDRESS, 0);
         let port = u16::from_be_bytes([bytes[2], bytes[3]]);
         let ip: IpAddr = match i32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) {

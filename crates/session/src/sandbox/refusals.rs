@@ -9,9 +9,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{Access, Mode as Permissions, OFlags};
 
+use super::filter::Filter;
 use super::gate::Listed;
 use super::git::{OutsideGit, Protected, Worktree};
 use super::notification::{self, Notification, Verdict};
@@ -19,6 +21,7 @@ use super::paths::without_dots;
 use super::plan::{GatePlan, Mode, Network, Plan};
 use super::protected_names::{Change, ProtectedNames, RefusedChange};
 use super::refusal_record::{FILE, RefusalKind};
+use super::refused_calls;
 use super::stored_layers::free_bytes;
 use super::supervision::Violation;
 use super::{layers, only_landlock};
@@ -47,11 +50,14 @@ pub(crate) struct Watched {
 /// Refusals of one session.
 pub(crate) struct Refusals {
     watched: Watched,
+    filter: Arc<Filter>,
     listener: Option<OwnedFd>,
     /// Paths that the command attempted to write or make.
     kept: Vec<Counted<(RefusalKind, PathBuf)>>,
-    /// Direct addresses, which no sandbox with a gate reaches.
-    addresses: Vec<Counted<SocketAddr>>,
+    /// Direct addresses, which no sandbox with a gate reaches, and those to which UDP was sent.
+    addresses: Vec<Counted<(RefusalKind, SocketAddr)>>,
+    /// Texts about system calls that the filter has refused.
+    calls: Vec<Counted<String>>,
     count: u64,
     /// True if the command may have made files: it attempted to, or attempts are not reported.
     may_have_made: bool,
@@ -194,13 +200,15 @@ impl Watched {
 }
 
 impl Refusals {
-    pub fn new(watched: Watched) -> Self {
+    pub fn new(watched: Watched, filter: Arc<Filter>) -> Self {
         Refusals {
             watched,
+            filter,
             may_have_made: true,
             listener: None,
             kept: Vec::new(),
             addresses: Vec::new(),
+            calls: Vec::new(),
             count: 0,
             no_listener: None,
             violation: None,
@@ -234,7 +242,13 @@ impl Refusals {
         else {
             return false;
         };
+        if self.filter.refuses(seen.number, seen.args) {
+            let told = refused_calls::told(&seen);
+            let is_valid = seen.answer(listener, Verdict::Fail(libc::EPERM));
+            return is_valid && told.is_some_and(|text| self.keep_call(text));
+        }
         let path = seen.path();
+        let given = (path.as_ref()).and_then(|path| refused_calls::gives_away(&seen, path));
         let is_rename = seen.change() == Some(Change::Rename);
         let from = is_rename.then(|| seen.old_path()).flatten();
         let address = seen.address();
@@ -265,7 +279,10 @@ impl Refusals {
             self.count += 1;
             return self.keep(kind, path);
         }
-        address.is_some_and(|address| self.keep_address(address))
+        if let Some(text) = given {
+            return self.keep_call(text);
+        }
+        address.is_some_and(|address| self.keep_address(address, seen.sends()))
     }
 
     /// Path that the command attempted to write, if the plan refuses it.
@@ -278,10 +295,16 @@ impl Refusals {
         Some((self.watched.refusal(&path)?, path))
     }
 
-    /// Keeps an address that the command attempted to connect to, if the plan refuses it. `true`: it is new.
-    fn keep_address(&mut self, address: SocketAddr) -> bool {
+    /// Keeps an address that the command attempted to connect to, or sends UDP to, if the plan refuses it. `true`: it is
+    /// new.
+    fn keep_address(&mut self, address: SocketAddr, is_udp: bool) -> bool {
         let network = &self.watched.plan.network;
         let is_off = *network == Network::Off;
+        if is_udp && !is_off {
+            let is_refused = is_direct(&address) || stands_for_name(&address);
+            self.count += u64::from(is_refused);
+            return is_refused && count((RefusalKind::Udp, address), &mut self.addresses);
+        }
         let has_listener = |gate: &GatePlan| gate.ports.contains(&address.port());
         if stands_for_name(&address) && network.gate().is_some_and(|gate| !has_listener(gate)) {
             self.no_listener = Some(address);
@@ -290,12 +313,19 @@ impl Refusals {
         let Some(address) = refused_address(address, is_off) else {
             return false;
         };
+        let refusal = (RefusalKind::Address, address);
         // A program tries several servers to look up one name.
-        if address == LOOK_UP && self.addresses.iter().any(|known| known.what == LOOK_UP) {
+        if address == LOOK_UP && self.addresses.iter().any(|known| known.what == refusal) {
             return false;
         }
         self.count += 1;
-        count(address, &mut self.addresses)
+        count(refusal, &mut self.addresses)
+    }
+
+    /// Keeps a text about a system call that was refused. `true`: it is new.
+    fn keep_call(&mut self, text: String) -> bool {
+        self.count += 1;
+        count(text, &mut self.calls)
     }
 
     /// Keeps a refusal. `false`: it is known, or there are too many.
@@ -320,7 +350,11 @@ impl Refusals {
         let mut text = format!("{} {} {count}\n", mode.as_str(), network.as_str()).into_bytes();
         text.extend_from_slice(&of_gate.lines);
         for Counted { what, times } in &self.addresses {
-            RefusalKind::Address.append(*times, what.to_string().as_bytes(), &mut text);
+            let (kind, address) = what;
+            kind.append(*times, address.to_string().as_bytes(), &mut text);
+        }
+        for Counted { what, times } in &self.calls {
+            RefusalKind::Call.append(*times, what.as_bytes(), &mut text);
         }
         for Counted { what, times } in &self.kept {
             let (kind, path) = what;
