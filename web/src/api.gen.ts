@@ -414,9 +414,10 @@ export interface Refusals {
 /** A refused thing. */
 export interface SandboxRefusal {
   /** `write` for a path, `make` for a protected name that did not exist, `name` for a host and port, `address` for one that
-was given as a number, `failed` for a host that is allowed and could not be reached. */
+was given as a number, `udp` for one to which UDP was sent, `call` for a system call, `failed` for a host that is
+allowed and could not be reached. */
   kind: string;
-  /** The path or host. */
+  /** The path, the host, or the system call with what to do instead. */
   what: string;
 }
 

@@ -29,6 +29,8 @@ pub(crate) fn of_session(view: &SessionView, mask: &Mask) -> Option<SandboxRefus
             | RefusalKind::Make
             | RefusalKind::Name
             | RefusalKind::Address
+            | RefusalKind::Udp
+            | RefusalKind::Call
             | RefusalKind::Failed
             | RefusalKind::Removed => refuse(*kind, what),
         }

@@ -11,6 +11,11 @@ const FOLDER_LIMIT: usize = 5;
 
 /// Way to change a protected path. A setting would open it to all commands.
 const ONCE_OUTSIDE: &str = "To change a protected path, run that command outside the sandbox.";
+/// Ways to do what is refused in every sandbox, or without a network of the machine.
+const CALL_OUTSIDE: &str = "A refused system call works outside the sandbox only.";
+const UDP_SETTING: &str = "To permit UDP, set in [sandbox] of config.toml: network = \"on\"";
+const ASK_OUTSIDE: &str = "If nothing else helps, ask to run it outside the sandbox: call again with needs={\"sandbox\":\"off\"} and a justification \
+     (one sentence for the person).";
 /// Warning about commands such as `git checkout`, which succeed without the file.
 const DIFFERS: &str =
     "If git attempted it, the working tree now differs from the branch there: do not commit it.";
@@ -25,13 +30,15 @@ pub(super) enum RefusalReader {
 }
 
 /// Kinds of refusals, in the order in which they are listed.
-const REFUSALS: [RefusalKind; 6] = [
+const REFUSALS: [RefusalKind; 8] = [
     RefusalKind::Write,
     RefusalKind::Protected,
     RefusalKind::Make,
     RefusalKind::Name,
     RefusalKind::Unreachable,
     RefusalKind::Address,
+    RefusalKind::Udp,
+    RefusalKind::Call,
 ];
 
 /// Line of a refusal. `is_off`: the sandbox has no network.
@@ -50,6 +57,8 @@ fn refused_line(entry: &RefusalEntry, is_off: bool) -> String {
             "  name   look-up of a host name  the network is off".to_owned()
         }
         RefusalKind::Address => format!("  address {text}  the network is off"),
+        RefusalKind::Udp => format!("  udp    {text}  UDP cannot leave the sandbox; use TCP"),
+        RefusalKind::Call => format!("  call   {text}"),
         _ => {
             let (name, why) = text.split_once(' ').unwrap_or((&text, "not allowed"));
             format!("  name   {name}  {why}")
@@ -107,6 +116,16 @@ fn refusal_list(record: &RefusalRecord, reader: RefusalReader) -> Vec<String> {
             if !needs.protected.is_empty() {
                 said.push(ONCE_OUTSIDE.into());
             }
+        }
+    }
+    let has = |kind| record.of_kind(kind).next().is_some();
+    let (has_udp, has_call) = (has(RefusalKind::Udp), has(RefusalKind::Call));
+    match reader {
+        RefusalReader::Model if has_udp || has_call => said.push(ASK_OUTSIDE.into()),
+        RefusalReader::Model => {}
+        RefusalReader::Person => {
+            said.extend(has_udp.then(|| UDP_SETTING.into()));
+            said.extend(has_call.then(|| CALL_OUTSIDE.into()));
         }
     }
     let mut kept = protected.iter().chain(&makes);
@@ -333,6 +352,19 @@ mod tests {
             said.ends_with("config.toml: network = \"allowlist\""),
             "{said}"
         );
+    }
+
+    #[test]
+    fn system_calls_and_udp_are_listed_with_the_way_outside() {
+        let record =
+            "workspace-write allowlist 3\nudp 1 8.8.8.8:123\ncall 2 mount  it cannot be; do not\n";
+        let expected = "SANDBOX: 3 things were refused (workspace-write, network allowlist)\n  \
+                        udp    8.8.8.8:123  UDP cannot leave the sandbox; use TCP\n  \
+                        call   mount  it cannot be; do not (2 times)\n";
+        let said = text_of(record, Model).unwrap();
+        assert_eq!(said, format!("{expected}{ASK_OUTSIDE}"));
+        let said = text_of(record, Person).unwrap();
+        assert_eq!(said, format!("{expected}{UDP_SETTING}\n{CALL_OUTSIDE}"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ print("83", call(250, 219, 0, 0), call(248, 217, b"user", b"x", b"x", 1, -3), ca
 print("89", libc.prctl(38, 0, 0, 0, 0), attempt(lambda: os.setgroups([0])), attempt(lambda: os.setuid(1 if os.getuid() == 0 else 0)) != "ok")
 print("91", call(227, 112, 0, None), call(164, 170, None, None))
 print("92", call(300, 262, 0, 0))
-print("88", call(317, 277, 1, 0, None))
+print("88", call(317, 277, 1, 0, None), call(317, 277, 1, 8, None))
 "#,
         );
         for line in [
@@ -24,7 +24,7 @@ print("88", call(317, 277, 1, 0, None))
             "89 -1 EPERM True",
             "91 EPERM EPERM",
             "92 EPERM",
-            "88 EFAULT",
+            "88 EFAULT EBUSY",
         ] {
             assert!(said.lines().any(|said| said == line), "{line}: {said}");
         }
@@ -164,5 +164,54 @@ os.close(os.open(".", os.O_TMPFILE | os.O_WRONLY, 0o600))
             assert!(said.contains(line), "{line}: {said}");
         }
         assert!(!user.exists("work/user") && !user.exists("work/group"));
+    });
+}
+
+#[test]
+fn refused_system_calls_are_told_with_what_to_do_instead() {
+    as_each_user(|user| {
+        let said = user.python(
+            r#"
+open("plain", "w").close()
+print("mount", *[call(165, 40, b"none", b"/mnt", b"tmpfs", 0, None) for _ in range(2)])
+print("unshare", call(272, 97, 0x10000000))
+print("chmod", attempt(lambda: os.chmod("plain", 0o4755)), attempt(lambda: os.fchmod(os.open("plain", os.O_RDONLY), 0o2755)))
+print("socket", attempt(lambda: socket.socket(40, 1)), attempt(lambda: socket.socket(2, socket.SOCK_RAW, 1)))
+print("quiet", attempt(lambda: socket.socket(2, 1, 262)), attempt(lambda: os.chmod("plain", 0o755)))
+print("chown", attempt(lambda: os.chown("plain", 1, -1)), attempt(lambda: os.chown("plain", os.getuid(), -1)))
+"#,
+        );
+        let plain = user.path("work/plain");
+        let plain = plain.display();
+        let is_root = user.is_root();
+        // An ordinary user has no other user in its sandbox.
+        let (count, chown) = if is_root { (8, "EPERM") } else { (7, "EINVAL") };
+        for line in [
+            "mount EPERM EPERM".to_owned(),
+            "unshare EPERM".to_owned(),
+            "chmod EPERM EPERM".to_owned(),
+            "socket EPERM EPERM".to_owned(),
+            "quiet EPERM ok".to_owned(),
+            format!("chown {chown} ok"),
+            format!("SANDBOX: {count} things were refused (workspace-write, network off)"),
+            "  call   mount  file systems cannot be mounted or unmounted; work on the files where they are (2 times)".to_owned(),
+            "  call   unshare  no container or other sandbox can be made in this one; switch the program's own one off, such \
+             as with --no-sandbox"
+                .to_owned(),
+            format!(
+                "  call   chmod {plain}  a file cannot get the set-user-ID or set-group-ID bit; leave the bit out (2 times)"
+            ),
+            "  call   socket AF_VSOCK  this kind of socket cannot be made; use TCP or a Unix socket".to_owned(),
+            "  call   socket SOCK_RAW  raw packets, as of ping, cannot be sent; test a host with a TCP connection, such as with curl"
+                .to_owned(),
+            "A refused system call works outside the sandbox only.".to_owned(),
+        ] {
+            assert!(said.lines().any(|said| said == line), "{line}: {said}");
+        }
+        assert_eq!(
+            said.contains(&format!("  call   chown {plain}  ")),
+            is_root,
+            "{said}"
+        );
     });
 }

@@ -22,4 +22,5 @@ mod questions;
 mod real_work;
 mod secrets;
 mod sockets;
+mod terminal;
 mod writing;

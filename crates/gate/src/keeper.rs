@@ -29,7 +29,8 @@ pub async fn serve(gate: Arc<Gate>, channel: OwnedFd) -> io::Result<()> {
         match channel.try_read(&mut request) {
             Ok(0) => return Ok(()),
             Ok(length) if request[..length] == *GATE_LIST => {
-                send(&channel, &gate.refusals.for_keeper()).await?;
+                let waiting = gate.questions.open();
+                send(&channel, &gate.refusals.for_keeper(&waiting)).await?;
             }
             Ok(length) => match address(&request[..length]) {
                 Some(address) => gate.refuse_port(address),

@@ -5,6 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use abide_session::sandbox::RefusalKind;
 use tokio::sync::Notify;
 
+use crate::questions::OpenQuestion;
+
 /// Entries of the list. What does not fit is counted.
 pub const MAX_ENTRIES: usize = 256;
 
@@ -89,9 +91,19 @@ impl Refusals {
     }
 
     /// The list for the record of the session: the number of refusals, then one line for each entry of which the record
-    /// has room.
-    pub fn for_keeper(&self) -> Vec<u8> {
-        let Listed { entries, left_out } = self.listed();
+    /// has room. Connections that wait for a person are among them: the command may end while they do.
+    pub fn for_keeper(&self, waiting: &[OpenQuestion]) -> Vec<u8> {
+        let Listed {
+            mut entries,
+            left_out,
+        } = self.listed();
+        entries.extend(waiting.iter().map(|question| Entry {
+            outcome: Outcome::Refused,
+            name: question.target.name.as_str().to_owned(),
+            port: Some(question.target.port),
+            reason: "waiting for a person's answer".to_owned(),
+            count: 1,
+        }));
         let refused = entries
             .iter()
             .filter(|entry| entry.outcome != Outcome::Failed);
@@ -125,6 +137,8 @@ fn in_one_line(reason: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allowlist::HostName;
+    use crate::questions::Target;
 
     #[test]
     fn equal_refusals_are_counted_and_the_list_is_bounded() {
@@ -145,7 +159,7 @@ mod tests {
         assert_eq!(listed.entries.len(), MAX_ENTRIES);
         assert_eq!(listed.left_out, 301 - MAX_ENTRIES as u64);
 
-        let text = String::from_utf8(refusals.for_keeper()).unwrap();
+        let text = String::from_utf8(refusals.for_keeper(&[])).unwrap();
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("303"), "{text}");
         assert_eq!(lines.next(), Some("name 3 evil.example:443 not allowed"));
@@ -163,6 +177,23 @@ mod tests {
             "cannot connect: timed\nout",
         );
         let expected = b"0\nfailed 1 late.example:80 cannot connect: timed out\n";
-        assert_eq!(refusals.for_keeper(), expected);
+        assert_eq!(refusals.for_keeper(&[]), expected);
+    }
+
+    #[test]
+    fn connections_that_wait_for_a_person_are_listed_and_counted() {
+        let refusals = Refusals::default();
+        refusals.record(Outcome::Refused, "evil.example", None, "not allowed");
+        let waiting = OpenQuestion {
+            id: 1,
+            target: Target {
+                name: HostName::parse("new.example").unwrap(),
+                port: 443,
+            },
+        };
+        let text = String::from_utf8(refusals.for_keeper(&[waiting])).unwrap();
+        let expected = "2\nname 1 evil.example not allowed\n\
+                        name 1 new.example:443 waiting for a person's answer\n";
+        assert_eq!(text, expected);
     }
 }

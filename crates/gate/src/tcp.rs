@@ -56,9 +56,12 @@ enum Refused {
     NotTls,
     #[error(transparent)]
     Dial(#[from] DialError),
-    /// The program closed the connection first.
+    /// The program closed the connection before it said which server it wants.
     #[error("closed by the program")]
     Gone,
+    /// The program closed the connection while it waited for a person.
+    #[error("given up before a person answered")]
+    GivenUp,
 }
 
 /// The next connection.
@@ -147,7 +150,7 @@ impl Gate {
         if !allowed {
             tokio::select! {
                 permission = self.questions.ask(target) => permission?,
-                () = given_up(inside, target.port, &mut early) => return Err(Refused::Gone),
+                () = given_up(inside, target.port, &mut early) => return Err(Refused::GivenUp),
             }
         }
         let outside = self.dialer.dial(target).await?;
@@ -178,7 +181,7 @@ impl Gate {
                 | DialError::Proxy(_)
                 | DialError::Proxies(_),
             ) => Outcome::Failed,
-            Refused::NotAllowed | Refused::NoPermission(_) => Outcome::Refused,
+            Refused::NotAllowed | Refused::NoPermission(_) | Refused::GivenUp => Outcome::Refused,
             Refused::OtherServerName(_)
             | Refused::NoServerName
             | Refused::EncryptedClientHello

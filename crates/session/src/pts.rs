@@ -19,15 +19,15 @@ pub fn is_canonical(meta: &Meta) -> bool {
     asked().unwrap_or(false)
 }
 
-/// The terminal that a keeper has open for its session.
+/// The terminal that a keeper has open for its session, by its descriptor: in a sandbox the terminal is not among those of
+/// this process.
 fn device(keeper: u32) -> Option<PathBuf> {
     let held = std::fs::read_dir(format!("/proc/{keeper}/fd")).ok()?;
-    let is_terminal = |target: &PathBuf| {
+    let is_terminal = |file: &PathBuf| {
+        let target = std::fs::read_link(file).unwrap_or_default();
         let number = target.strip_prefix("/dev/pts").ok();
         let number = number.and_then(|number| number.to_str());
         number.is_some_and(|number| number.parse::<u32>().is_ok())
     };
-    held.flatten()
-        .filter_map(|file| std::fs::read_link(file.path()).ok())
-        .find(is_terminal)
+    held.flatten().map(|file| file.path()).find(is_terminal)
 }

@@ -464,6 +464,7 @@ impl Keeper {
             cgroup,
             namespace: namespace.as_ref().filter(|_| !enters_namespaces),
             sandbox: sandbox.as_ref().map(|(built, _)| &built.entry),
+            terminals_of: (namespace.as_ref().filter(|_| enters_namespaces)).map(|space| space.pid),
             umask: self.resources.context.umask,
             oom_score: self.resources.context.oom_score,
         };

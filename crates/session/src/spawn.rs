@@ -84,6 +84,8 @@ pub(super) struct SpawnContext<'a> {
     pub namespace: Option<&'a Namespace>,
     /// Sandbox of the command.
     pub sandbox: Option<&'a Entry>,
+    /// Init process of the sandbox, which has terminals of its own.
+    pub terminals_of: Option<i32>,
     /// umask.
     pub umask: libc::mode_t,
     /// `oom_score_adj` of the command, if it differs from the keeper's.
@@ -92,7 +94,7 @@ pub(super) struct SpawnContext<'a> {
 
 /// Starts the command. Returns once the program was executed, or with the step that failed.
 pub(super) fn spawn(launch: &Launch, context: &SpawnContext<'_>) -> Result<Spawned, Failure> {
-    let (ends, child) = KeeperEnds::open(launch)?;
+    let (ends, child) = KeeperEnds::open(launch, context.terminals_of)?;
     let mut plan = plan(launch, child.streams(), child.terminal, context)?;
     let leader = clone_and_exec(&mut plan, context.cgroup)?;
     if let Some((step, errno)) = plan.fault.get() {
@@ -120,9 +122,12 @@ impl ChildEnds {
 }
 
 impl KeeperEnds {
-    fn open(launch: &Launch) -> Result<(KeeperEnds, ChildEnds), Failure> {
+    fn open(
+        launch: &Launch,
+        terminals_of: Option<i32>,
+    ) -> Result<(KeeperEnds, ChildEnds), Failure> {
         if let Some(size) = launch.record.pty {
-            return KeeperEnds::terminal(size);
+            return KeeperEnds::terminal(size, terminals_of);
         }
         let ((out, child_out), (err, child_err)) = (pipe()?, pipe()?);
         for fd in [&out, &err] {
@@ -150,7 +155,8 @@ impl KeeperEnds {
         Ok((parent, child))
     }
 
-    fn terminal(size: Size) -> Result<(KeeperEnds, ChildEnds), Failure> {
+    /// Opens a terminal: in a sandbox with a `/dev` of its own one of those, so that the command finds its path.
+    fn terminal(size: Size, terminals_of: Option<i32>) -> Result<(KeeperEnds, ChildEnds), Failure> {
         let fail = |errno: Errno| match errno {
             // The kernel returns these errors if all pseudo-terminals are in use.
             Errno::AGAIN | Errno::NOSPC => Failure {
@@ -163,7 +169,15 @@ impl KeeperEnds {
             _ => Failure::new("cannot open a terminal", &errno.into()),
         };
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let master = rustix::pty::openpt(flags).map_err(fail)?;
+        let master = match terminals_of {
+            Some(init) => {
+                let path = format!("/proc/{init}/root/dev/pts/ptmx");
+                let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+                rustix::fs::open(path, flags, Mode::empty())
+            }
+            None => rustix::pty::openpt(flags),
+        };
+        let master = master.map_err(fail)?;
         rustix::pty::unlockpt(&master).map_err(fail)?;
         let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags).map_err(fail)?;
         let _ = rustix::termios::tcsetwinsize(&master, winsize(size));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Person, as_agent, configure, said};
-use crate::agents::call;
+use crate::agents::{call, text};
 use crate::harness::User;
 use crate::outside::with_outside;
 
@@ -195,10 +195,15 @@ fn question_is_withdrawn_when_the_command_ends() {
         let question = person.next();
         assert_eq!(question["about"], "connection");
         let id = started["result"]["session_id"].as_str().expect("an id");
-        call(
-            user,
-            "terminal_session",
-            &json!({"action": "kill", "session_id": id}),
+        let act = |action: &str| {
+            let fields = json!({"action": action, "session_id": id});
+            text(&call(user, "terminal_session", &fields))
+        };
+        let told = act("kill") + &act("read_output");
+        assert_eq!(told.matches("name   new.test:80  ").count(), 1, "{told}");
+        assert!(
+            told.contains(r#"needs={\"network\":[\"new.test:80"#),
+            "{told}"
         );
         let closed = person.next();
         assert_eq!(
@@ -207,5 +212,27 @@ fn question_is_withdrawn_when_the_command_ends() {
             "124"
         );
         assert_eq!(closed["question_id"], question["question_id"]);
+    });
+}
+
+#[test]
+fn connection_that_is_given_up_while_it_waits_is_told() {
+    with_outside(|user, _| {
+        configure(user, &["allowed.test"], "");
+        user.outside("mkfifo go");
+        let mut person = Person::watch(user);
+        let program = "with connect('new.test', 80) as s: open('go').read()\nsay('over')";
+        let result = asked(user, program, || {
+            let question = person.next();
+            assert_eq!(question["about"], "connection");
+            user.outside("echo > go");
+        });
+        let (lines, rest) = said(&result);
+        assert_eq!(lines, ["over"], "{result}");
+        assert_eq!(rest.matches("name   new.test:80  ").count(), 1, "{rest}");
+        assert!(
+            rest.contains("needs={\"network\":[\"new.test:80\"]}"),
+            "{rest}"
+        );
     });
 }

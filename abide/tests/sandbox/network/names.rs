@@ -365,6 +365,30 @@ say(attempt(fast_open, address))
 }
 
 #[test]
+fn udp_that_is_sent_outside_is_told() {
+    with_outside(|user, _| {
+        configure(user, &["allowed.test"], "");
+        let program = r#"
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+own.bind(("127.0.0.1", 0))
+say(attempt(lambda: udp.sendto(b"x", own.getsockname())))
+for _ in range(2): attempt(lambda: udp.sendto(b"x", ("8.8.8.8", 123)))
+"#;
+        let result = as_agent(user, program);
+        let (lines, rest) = said(&result);
+        assert_eq!(lines, ["1"], "{result}");
+        for part in [
+            "SANDBOX: 2 things were refused (workspace-write, network allowlist)",
+            "  udp    8.8.8.8:123  UDP cannot leave the sandbox; use TCP (2 times)",
+            "needs={\"sandbox\":\"off\"}",
+        ] {
+            assert!(rest.contains(part), "{part}: {rest}");
+        }
+    });
+}
+
+#[test]
 fn needed_names_that_a_person_grants_are_the_only_ones_that_open() {
     with_outside(|user, _| {
         user.write(

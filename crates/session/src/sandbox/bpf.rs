@@ -67,6 +67,20 @@ pub fn allow_all() -> Program {
     vec![give(libc::SECCOMP_RET_ALLOW)]
 }
 
+/// Returns what rules decide about a system call, as their program does.
+pub fn decided(rules: &Rules, call: u32, arguments: [u64; 6]) -> u32 {
+    let argument = |place: &u32| arguments[*place as usize] as u32;
+    let holds = |test: &Test| match test {
+        Test::AnyBit(place, bits) => argument(place) & bits != 0,
+        Test::Bits(place, mask, value) => argument(place) & mask == *value,
+        Test::OneOf(place, values) => values.contains(&argument(place)),
+        Test::NoneOf(place, values) => !values.contains(&argument(place)),
+    };
+    let mut rules = rules.get(&call).into_iter().flatten();
+    let first = rules.find(|rule| rule.tests.iter().all(holds));
+    first.map_or(libc::SECCOMP_RET_ALLOW, |rule| rule.then)
+}
+
 /// Finds the call whose number is loaded, by binary search.
 fn search(calls: &[(u32, Program)]) -> Program {
     if calls.len() <= IN_SEQUENCE {
@@ -193,23 +207,6 @@ mod tests {
                 code => panic!("an instruction that no filter has: {code:#x}"),
             }
         }
-    }
-
-    /// Result of rules without a program.
-    fn decided(rules: &Rules, call: u32, arguments: [u64; 6]) -> u32 {
-        let argument = |place: &u32| arguments[*place as usize] as u32;
-        let holds = |test: &Test| match test {
-            Test::AnyBit(place, bits) => argument(place) & bits != 0,
-            Test::Bits(place, mask, value) => argument(place) & mask == *value,
-            Test::OneOf(place, values) => values.contains(&argument(place)),
-            Test::NoneOf(place, values) => !values.contains(&argument(place)),
-        };
-        let found = rules.get(&call).into_iter().flatten();
-        found
-            .filter(|rule| rule.tests.iter().all(holds))
-            .map(|rule| rule.then)
-            .next()
-            .unwrap_or(libc::SECCOMP_RET_ALLOW)
     }
 
     #[test]

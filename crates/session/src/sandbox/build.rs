@@ -17,7 +17,7 @@ use super::covers::Covers;
 use super::entry;
 use super::gate::GateChannel;
 use super::gate_sockets;
-use super::git::{MOST_PROTECTED, OutsideGit, Protected, Worktree};
+use super::git::{MOST_PROTECTED, OutsideGit, Worktree};
 use super::layers::Layers;
 use super::mounts::{self, Attributes, MountTable};
 use super::paths;
@@ -25,6 +25,7 @@ use super::plan::{GatePlan, Mode, Network, Plan};
 use super::rules;
 use super::sockets::MOST_SOCKETS;
 use super::ssh_keys;
+use crate::wire_struct;
 
 /// A sandbox that was built.
 pub struct Built {
@@ -92,23 +93,33 @@ struct Trees {
     devices: Vec<(&'static str, OwnedFd)>,
     needed_of_run: Vec<(&'static str, OwnedFd)>,
     layers: Layers,
-    /// Paths to hide that exist. To look for them in a layer, which nobody has looked at yet, takes several times as long.
-    hidden: Vec<PathBuf>,
 }
 
-/// Facts about the machine and the workspace, which the keeper finds before there are namespaces.
+/// Facts about the machine and the workspace, which the keeper finds outside the namespaces.
 pub struct Found {
-    /// Protected paths of the workspace.
-    pub protected: Protected,
+    /// Protected paths of the workspace, relative to it.
+    pub protected: Vec<PathBuf>,
+    /// True if repositories may be missing among those that are protected.
+    pub is_incomplete: bool,
+    /// Paths to hide that exist. To look for them in a layer, which nobody has looked at yet, takes several times as long.
+    pub hidden: Vec<PathBuf>,
     /// Sockets that are bound outside.
     pub sockets: Vec<PathBuf>,
 }
 
-/// Builds the sandbox in the namespaces of this process. `gate`: channel to the network gate, if there is one.
+wire_struct!(Found {
+    protected,
+    is_incomplete,
+    hidden,
+    sockets,
+});
+
+/// Builds the sandbox in the namespaces of this process. `found` waits for what the keeper finds meanwhile. `gate`: channel
+/// to the network gate, if there is one.
 pub fn build(
     plan: &Plan,
     session: &str,
-    found: &Found,
+    found: impl FnOnce() -> Result<Found, Fault>,
     gate: Option<&GateChannel>,
 ) -> Result<Built, Fault> {
     rustix::process::umask(Permissions::from_raw_mode(0o022));
@@ -118,7 +129,8 @@ pub fn build(
     let trees = Trees::make(plan, session)?;
     mounts::make_all_read_only().named(|| "make everything read-only".into())?;
     let mut gaps = trees.layers.gaps(plan);
-    let (writable, is_incomplete) = assemble(plan, trees, found)?;
+    let found = found()?;
+    let writable = assemble(plan, trees, &found)?;
     match (&plan.network, gate) {
         // A test can reach its own server.
         (Network::Off, _) => {
@@ -133,7 +145,7 @@ pub fn build(
     prove()?;
     let ruleset = rules::ruleset(&writable)
         .map_err(|fault| Fault::refused("make the Landlock rules", &fault.to_string()))?;
-    if is_incomplete && plan.mode == Mode::WorkspaceWrite {
+    if found.is_incomplete && plan.mode == Mode::WorkspaceWrite {
         gaps.push(Gap::NestedRepositories);
     }
     // The last step: the filter stays with this process.
@@ -179,7 +191,6 @@ impl Trees {
                 needed_of_run.push((path, tree));
             }
         }
-        let table = MountTable::read();
         Ok(Trees {
             proc,
             workspace,
@@ -187,8 +198,7 @@ impl Trees {
             git,
             devices,
             needed_of_run,
-            layers: Layers::make(plan, session, &table)?,
-            hidden: hidden(plan, &table),
+            layers: Layers::make(plan, session, &MountTable::read())?,
         })
     }
 }
@@ -225,9 +235,8 @@ fn workspace(plan: &Plan, attributes: Attributes) -> Result<OwnedFd, Fault> {
     Ok(tree)
 }
 
-/// Attaches everything. Returns the paths below which the command may write, and whether repositories may be missing among
-/// those that are protected.
-fn assemble(plan: &Plan, trees: Trees, found: &Found) -> Result<(Vec<PathBuf>, bool), Fault> {
+/// Attaches everything. Returns the paths below which the command may write.
+fn assemble(plan: &Plan, trees: Trees, found: &Found) -> Result<Vec<PathBuf>, Fault> {
     let Trees {
         proc,
         workspace,
@@ -236,11 +245,10 @@ fn assemble(plan: &Plan, trees: Trees, found: &Found) -> Result<(Vec<PathBuf>, b
         devices,
         needed_of_run,
         layers,
-        hidden,
     } = trees;
     attach(proc, Path::new("/proc"))?;
+    let covers = Covers::make(plan.network.gate().is_some())?;
     make_devices(devices)?;
-    let covers = Covers::make()?;
     make_run(needed_of_run)?;
     let mut writable = vec![
         PathBuf::from("/proc"),
@@ -251,9 +259,8 @@ fn assemble(plan: &Plan, trees: Trees, found: &Found) -> Result<(Vec<PathBuf>, b
     writable.extend_from_slice(&layered);
     let root = &plan.workspace.path;
     attach_making(workspace, root)?;
-    let Found { protected, sockets } = found;
     let is_in_protected = |(path, _): &(PathBuf, OwnedFd)| {
-        let mut all = protected.paths.iter();
+        let mut all = found.protected.iter();
         all.any(|protected| path.starts_with(root.join(protected)))
     };
     let (in_protected, write): (Vec<_>, Vec<_>) = write.into_iter().partition(is_in_protected);
@@ -265,7 +272,7 @@ fn assemble(plan: &Plan, trees: Trees, found: &Found) -> Result<(Vec<PathBuf>, b
         }
     }
     if plan.writes_in_workspace() {
-        protect(root, &protected.paths)?;
+        protect(root, &found.protected)?;
     }
     if plan.mode == Mode::WorkspaceWrite {
         writable.push(root.clone());
@@ -285,8 +292,8 @@ fn assemble(plan: &Plan, trees: Trees, found: &Found) -> Result<(Vec<PathBuf>, b
         attach(tree, &path)?;
         writable.push(path);
     }
-    hide(plan, &hidden, &covers)?;
-    cover_sockets(plan, &writable, sockets, &covers)?;
+    hide(plan, &found.hidden, &covers)?;
+    cover_sockets(plan, &writable, &found.sockets, &covers)?;
     for path in paths::READ_ONLY_OF_PROC.map(Path::new) {
         if rules::exists(path) {
             freeze(path)?;
@@ -299,8 +306,7 @@ fn assemble(plan: &Plan, trees: Trees, found: &Found) -> Result<(Vec<PathBuf>, b
         use_resolver(&covers)?;
         covers.leave_loopback()?;
     }
-    covers.remove()?;
-    Ok((writable, protected.is_incomplete))
+    Ok(writable)
 }
 
 /// Attaches a tree over a path.
@@ -464,7 +470,7 @@ fn protect_worktree(worktree: &Worktree) -> Result<(), Fault> {
 }
 
 /// Secrets and folders of abide itself that exist, by all paths that lead to them, except the folder of SSH keys itself.
-fn hidden(plan: &Plan, table: &MountTable) -> Vec<PathBuf> {
+pub fn hidden(plan: &Plan) -> Vec<PathBuf> {
     let mut all = paths::secrets_in_home(&plan.home);
     all.extend(paths::hidden_of_system(&plan.workspace.path));
     all.extend(plan.hide.iter().chain(&plan.own).cloned());
@@ -472,14 +478,14 @@ fn hidden(plan: &Plan, table: &MountTable) -> Vec<PathBuf> {
     all.extend(paths::hidden_with_token(&plan.home));
     all.retain(|path| rules::exists(path));
     let keys = plan.home.join(paths::SSH);
-    let others = table.other_paths(all.iter().chain([&keys]), plan);
+    let others = MountTable::read().other_paths(all.iter().chain([&keys]), plan);
     all.extend(others);
     all
 }
 
 /// Paths that a sandbox of this plan hides, with what symbolic links in their place lead to.
 pub fn all_hidden(plan: &Plan) -> Vec<PathBuf> {
-    let mut all = hidden(plan, &MountTable::read());
+    let mut all = hidden(plan);
     all.push(plan.home.join(paths::SSH));
     let targets = all.iter().filter_map(|path| path.canonicalize().ok());
     let targets: Vec<PathBuf> = targets.collect();

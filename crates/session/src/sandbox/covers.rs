@@ -1,7 +1,7 @@
 //! Files and a folder that are mounted over what a sandbox hides or replaces.
 //!
-//! They are in a file system that is mounted while the sandbox is built: kernels before 6.15 clone no part of a file system
-//! that is not mounted. [`Covers::remove`] unmounts it before a command runs; the clones stay.
+//! They are in a file system that is mounted at `/dev`, where the sandbox's own `/dev` is then mounted over it: kernels
+//! before 6.15 clone no part of a file system that is not mounted, and to unmount one takes long.
 
 use std::fs;
 use std::io;
@@ -9,45 +9,35 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
-use rustix::mount::{UnmountFlags, unmount};
+use rustix::fs::{FileType, Mode, OFlags};
 
 use super::build::{Fault, Named, attach};
 use super::mounts;
 
-/// Name of the place of the file system in the sandbox's own `/dev`.
-const PLACE: &str = "covers";
 /// Attempts to hide a path that another program replaces meanwhile.
 const ATTEMPTS: u32 = 10;
 const HOSTS: &str = "/etc/hosts";
 const RESOLVER: &[u8] = b"nameserver 127.0.0.1\n";
 
-/// An empty file, an empty folder, a `resolv.conf` that names the network gate and an `/etc/hosts` beside it, all read-only.
+/// An empty file and an empty folder, and with a network gate a `resolv.conf` that names it and an `/etc/hosts` beside it,
+/// all read-only.
 pub struct Covers {
-    /// The sandbox's own `/dev`, which a plan may hide or replace.
-    dev: OwnedFd,
+    root: OwnedFd,
     file: OwnedFd,
     folder: OwnedFd,
-    resolver: OwnedFd,
-    hosts: OwnedFd,
 }
 
 impl Covers {
-    /// Mounts them in the sandbox's own `/dev`, before anything that a plan names is mounted.
-    pub fn make() -> Result<Self, Fault> {
+    /// Mounts them, before the sandbox's own `/dev`.
+    pub fn make(has_gate: bool) -> Result<Self, Fault> {
         let step = || "make an empty folder".to_owned();
-        let root = make_root().named(step)?;
-        let dev = Path::new("/dev");
-        let place = dev.join(PLACE);
-        fs::create_dir(&place).named(step)?;
-        attach(&root, &place)?;
+        let root = make_root(has_gate).named(step)?;
+        attach(&root, Path::new("/dev"))?;
         let part = |name: &str| mounts::open_path_itself(root.as_fd(), Path::new(name));
         Ok(Covers {
-            dev: mounts::open_path(dev).named(step)?,
             file: part("file").named(step)?,
             folder: part("folder").named(step)?,
-            resolver: part("resolver").named(step)?,
-            hosts: part("hosts").named(step)?,
+            root,
         })
     }
 
@@ -77,30 +67,22 @@ impl Covers {
 
     /// Replaces a file by the `resolv.conf` that names the network gate.
     pub fn name_gate(&self, path: &Path) -> Result<(), Fault> {
-        replace(path, &self.resolver)
+        self.replace(path, "resolver")
     }
 
     /// Replaces `/etc/hosts` by its entries for the loopback: the gate resolves all other names.
     pub fn leave_loopback(&self) -> Result<(), Fault> {
         match Path::new(HOSTS).exists() {
-            true => replace(Path::new(HOSTS), &self.hosts),
+            true => self.replace(Path::new(HOSTS), "hosts"),
             false => Ok(()),
         }
     }
 
-    /// Unmounts the file system. What was hidden or replaced stays so.
-    pub fn remove(self) -> Result<(), Fault> {
-        let step = || format!("unmount '{PLACE}'");
-        rustix::process::fchdir(&self.dev).named(step)?;
-        unmount(PLACE, UnmountFlags::DETACH).named(step)?;
-        rustix::process::chdir("/").named(step)?;
-        rustix::fs::unlinkat(&self.dev, PLACE, AtFlags::REMOVEDIR).named(step)
+    fn replace(&self, path: &Path, by: &str) -> Result<(), Fault> {
+        let step = || format!("replace '{}'", path.display());
+        let by = mounts::open_path_itself(self.root.as_fd(), Path::new(by)).named(step)?;
+        attach(mounts::clone_tree(by).named(step)?, path)
     }
-}
-
-fn replace(path: &Path, by: &OwnedFd) -> Result<(), Fault> {
-    let step = || format!("replace '{}'", path.display());
-    attach(mounts::clone_tree(by).named(step)?, path)
 }
 
 /// Entries of a file of hosts for the loopback, which a sandbox has too; with `localhost` and the name of the machine.
@@ -127,25 +109,26 @@ fn loopback_entries(hosts: &str, own: &str) -> String {
 }
 
 /// Makes the file system. Clones of its parts are read-only, because it is.
-fn make_root() -> io::Result<OwnedFd> {
+fn make_root(has_gate: bool) -> io::Result<OwnedFd> {
     let options: [(&str, &[u8]); 2] = [("mode", b"0755"), ("size", b"64m")];
     let root = mounts::create("tmpfs", &options, mounts::harmless())?;
-    let text = |path| {
-        fs::read(path).map_or_else(
-            |_| String::new(),
-            |text| String::from_utf8_lossy(&text).into_owned(),
-        )
-    };
-    let hosts = loopback_entries(&text(HOSTS), text("/proc/sys/kernel/hostname").trim());
     rustix::fs::mkdirat(&root, "folder", Mode::from_raw_mode(0o555))?;
-    for (name, text) in [
-        ("file", &b""[..]),
-        ("resolver", RESOLVER),
-        ("hosts", hosts.as_bytes()),
-    ] {
+    let make = |name: &str, text: &[u8]| {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&root, name, flags, Mode::from_raw_mode(0o444))?;
-        io::Write::write_all(&mut fs::File::from(file), text)?;
+        io::Write::write_all(&mut fs::File::from(file), text)
+    };
+    make("file", b"")?;
+    if has_gate {
+        let text = |path| {
+            fs::read(path).map_or_else(
+                |_| String::new(),
+                |text| String::from_utf8_lossy(&text).into_owned(),
+            )
+        };
+        let hosts = loopback_entries(&text(HOSTS), text("/proc/sys/kernel/hostname").trim());
+        make("resolver", RESOLVER)?;
+        make("hosts", hosts.as_bytes())?;
     }
     mounts::set_attributes(&root, mounts::read_only())?;
     Ok(root)

@@ -2,11 +2,13 @@
 //! shares the memory of the keeper.
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
 use super::bpf;
-use super::filter::Filter;
+use super::filter::{Filter, NEW_LISTENER, SET_MODE_FILTER};
 use crate::fd_passing;
 use crate::nsinit::Namespace;
 
@@ -15,7 +17,7 @@ pub(crate) struct Entry {
     /// pidfd of the init process, and the namespaces to enter.
     namespaces: Option<(RawFd, libc::c_int)>,
     ruleset: Option<OwnedFd>,
-    filter: Filter,
+    filter: Arc<Filter>,
     reports: Option<Reports>,
 }
 
@@ -42,7 +44,6 @@ struct Capabilities {
 }
 
 const CLOSE_RANGE_CLOEXEC: libc::c_uint = 1 << 2;
-const SET_MODE_FILTER: libc::c_uint = 1;
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 const LAST_CAPABILITY: libc::c_ulong = 63;
 /// `SECBIT_NOROOT`, `SECBIT_NO_SETUID_FIXUP` and their locks: root gets no capabilities by executing a program.
@@ -52,7 +53,7 @@ impl Entry {
     pub fn new(
         namespaces: Option<(&Namespace, libc::c_int)>,
         ruleset: Option<OwnedFd>,
-        filter: Filter,
+        filter: Arc<Filter>,
     ) -> Self {
         Entry {
             namespaces: namespaces.map(|(of, flags)| (of.handle.as_raw_fd(), flags)),
@@ -68,7 +69,14 @@ impl Entry {
         let reports = self.reports.take()?;
         drop(reports.child);
         let received = fd_passing::receive(&reports.keeper, &mut [0], RecvFlags::DONTWAIT);
-        received.ok()?.1.pop()
+        let listener = received.ok()?.1.pop()?;
+        HAD_LISTENER.store(true, Ordering::Relaxed);
+        Some(listener)
+    }
+
+    /// Filter of the command.
+    pub fn filter_rules(&self) -> Arc<Filter> {
+        Arc::clone(&self.filter)
     }
 
     /// True if the command enters namespaces.
@@ -171,9 +179,6 @@ impl Reports {
     }
 }
 
-/// Flag that makes a listener of a filter.
-const NEW_LISTENER: libc::c_uint = 1 << 3;
-
 /// Installs a filter in this thread. Returns the listener that a flag asks for. The error is in `errno`.
 fn install(filter: &bpf::Program, flags: libc::c_uint) -> Result<Option<OwnedFd>, ()> {
     let program = libc::sock_fprog {
@@ -191,8 +196,11 @@ fn install(filter: &bpf::Program, flags: libc::c_uint) -> Result<Option<OwnedFd>
     }
 }
 
-/// Returns whether the kernel notifies the keeper of system calls, by installing a filter that allows all of them in this
-/// thread.
+/// True if an earlier command of this keeper had a listener.
+static HAD_LISTENER: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether the kernel notifies the keeper of system calls. If that is not known yet, it installs a filter that allows
+/// all of them in this thread.
 pub fn can_notify() -> bool {
-    install(&bpf::allow_all(), NEW_LISTENER).is_ok()
+    HAD_LISTENER.load(Ordering::Relaxed) || install(&bpf::allow_all(), NEW_LISTENER).is_ok()
 }

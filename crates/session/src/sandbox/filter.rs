@@ -1,22 +1,29 @@
 //! System call filter of a sandbox: refuses what no ordinary command needs and what the mounts and namespaces do not
 //! cover.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use super::bpf::{Program, Rule, Rules, Test, compile};
+use super::bpf::{Program, Rule, Rules, Test, compile, decided};
+
+/// Operation of `seccomp` that installs a filter.
+pub const SET_MODE_FILTER: libc::c_uint = 1;
+/// Flag of it that makes a listener of the filter.
+pub const NEW_LISTENER: libc::c_uint = 1 << 3;
 
 /// Filter of one sandbox.
-#[derive(Clone)]
 pub struct Filter {
     pub plain: Program,
-    /// The same one that also reports attempts to write, and to connect if wanted, to a listener.
+    /// The same one with a listener: it reports what the other one refuses, attempts to write, and attempts to connect if
+    /// wanted.
     pub reporting: Program,
+    /// Rules of the plain one, by which the keeper refuses what is reported.
+    rules: Rules,
 }
 
 /// Filters of sandboxes with namespaces, without and with reports of connections, compiled once.
-static IN_NAMESPACES: [LazyLock<Option<Filter>>; 2] = [
-    LazyLock::new(|| Filter::compile(&refused(&FAMILIES), false)),
-    LazyLock::new(|| Filter::compile(&refused(&FAMILIES), true)),
+static IN_NAMESPACES: [LazyLock<Option<Arc<Filter>>>; 2] = [
+    LazyLock::new(|| Filter::compile(refused(&FAMILIES), false)),
+    LazyLock::new(|| Filter::compile(refused(&FAMILIES), true)),
 ];
 
 /// Compiles the filters of sandboxes with namespaces. The fork server does it before it forks keepers, so that no command
@@ -132,12 +139,12 @@ const SHARED: &[i64] = &[
 
 impl Filter {
     /// Filter of a sandbox with namespaces. `None`: there is none for this machine's architecture.
-    pub fn in_namespaces(reports_connections: bool) -> Option<Self> {
+    pub fn in_namespaces(reports_connections: bool) -> Option<Arc<Self>> {
         IN_NAMESPACES[usize::from(reports_connections)].clone()
     }
 
     /// Compiles the filter of a sandbox without namespaces. `None`: there is none for this machine's architecture.
-    pub fn without_namespaces(families: &[libc::c_int]) -> Option<Self> {
+    pub fn without_namespaces(families: &[libc::c_int]) -> Option<Arc<Self>> {
         let mut rules = refused(families);
         for call in SHARED {
             add(&mut rules, *call, vec![], REFUSE);
@@ -148,12 +155,22 @@ impl Filter {
             vec![Test::NoneOf(0, vec![0])],
             REFUSE,
         );
-        Filter::compile(&rules, false)
+        Filter::compile(rules, false)
+    }
+
+    /// Returns whether the filter refuses a call that it reports. The keeper must not let it continue.
+    pub fn refuses(&self, call: i32, arguments: [u64; 6]) -> bool {
+        decided(&self.rules, call as u32, arguments) == REFUSE
     }
 
     /// Compiles rules that refuse into both programs.
-    fn compile(refused: &Rules, reports_connections: bool) -> Option<Self> {
-        let mut reporting = refused.clone();
+    fn compile(rules: Rules, reports_connections: bool) -> Option<Arc<Self>> {
+        let mut reporting = rules.clone();
+        for rule in reporting.values_mut().flatten() {
+            if rule.then == REFUSE {
+                rule.then = REPORT;
+            }
+        }
         for (call, ..) in WRITES {
             let tests = match *call {
                 libc::SYS_openat => vec![writes(2)],
@@ -165,16 +182,22 @@ impl Filter {
         }
         if reports_connections {
             add(&mut reporting, libc::SYS_connect, vec![], REPORT);
+            // With an address: a send on a connection has none.
+            let has_address = vec![Test::NoneOf(4, vec![0])];
+            add(&mut reporting, libc::SYS_sendto, has_address, REPORT);
         }
-        Some(Filter {
-            plain: compile(refused)?,
+        Some(Arc::new(Filter {
+            plain: compile(&rules)?,
             reporting: compile(&reporting)?,
-        })
+            rules,
+        }))
     }
 }
 
 const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
 const ABSENT_CALL: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+/// Error of a second listener.
+const BUSY: u32 = libc::SECCOMP_RET_ERRNO | libc::EBUSY as u32;
 const REPORT: u32 = libc::SECCOMP_RET_USER_NOTIF;
 
 /// Adds a rule behind those that a call has.
@@ -209,24 +232,26 @@ fn refused(families: &[libc::c_int]) -> Rules {
         libc::SYS_ioctl,
         vec![Test::OneOf(1, vec![TIOCSTI, TIOCLINUX])],
     );
-    refuse(libc::SYS_fchmod, vec![sets_id(1)]);
-    refuse(libc::SYS_fchmodat, vec![sets_id(2)]);
-    refuse(SYS_FCHMODAT2, vec![sets_id(2)]);
-    refuse(libc::SYS_mknodat, vec![sets_id(2)]);
-    refuse(libc::SYS_openat, vec![makes_file(2), sets_id(3)]);
+    for (call, mode, flags) in MODES {
+        let mut tests: Vec<Test> = flags.map(makes_file).into_iter().collect();
+        tests.push(sets_id(*mode));
+        refuse(*call, tests);
+    }
     #[cfg(target_arch = "x86_64")]
     {
         for call in [libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt] {
             refuse(call, vec![]);
         }
-        refuse(libc::SYS_chmod, vec![sets_id(1)]);
-        refuse(libc::SYS_creat, vec![sets_id(1)]);
-        refuse(libc::SYS_mknod, vec![sets_id(1)]);
-        refuse(libc::SYS_open, vec![makes_file(1), sets_id(2)]);
     }
     for call in ABSENT {
         add(&mut rules, call, vec![], ABSENT_CALL);
     }
+    // A listener of the command would answer in place of the keeper once the keeper is gone.
+    let listens = vec![
+        Test::OneOf(0, vec![SET_MODE_FILTER]),
+        Test::AnyBit(1, NEW_LISTENER),
+    ];
+    add(&mut rules, libc::SYS_seccomp, listens, BUSY);
     rules
 }
 
@@ -277,6 +302,29 @@ const SYS_KEXEC_FILE_LOAD: i64 = if cfg!(target_arch = "x86_64") {
 } else {
     294
 };
+
+/// System calls that give a mode to a file, with the places of the mode, and of the flags if it counts only where they make
+/// a file, among their arguments.
+const MODES: &[(i64, u32, Option<u32>)] = &[
+    (libc::SYS_fchmod, 1, None),
+    (libc::SYS_fchmodat, 2, None),
+    (SYS_FCHMODAT2, 2, None),
+    (libc::SYS_mknodat, 2, None),
+    (libc::SYS_openat, 3, Some(2)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 2, Some(1)),
+];
+
+/// True for a system call that gives a mode to a file.
+pub fn gives_mode(call: i64) -> bool {
+    MODES.iter().any(|(number, ..)| *number == call)
+}
 
 /// System calls that change a path, with the places of the folder's descriptor, if it has one, and of the path among
 /// their arguments.

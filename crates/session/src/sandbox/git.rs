@@ -278,25 +278,18 @@ impl Protected {
     /// empty configuration of a worktree where git reads one. Nobody sees them: they are in the git directory.
     pub fn make_missing(&mut self, plan: &Plan) {
         for git in self.hidden_git_folders() {
-            let git = plan.workspace.path.join(git);
-            make_missing(&git, &git);
-        }
-        if let Some(worktree) = &self.outside.worktree {
-            make_missing(&worktree.common, &worktree.common);
-            make_missing(&worktree.own, &worktree.common);
-        }
-        self.add_made(plan);
-    }
-
-    /// Adds what [`make_missing`](Self::make_missing) has made in the workspace, maybe in another process.
-    pub fn add_made(&mut self, plan: &Plan) {
-        for git in self.hidden_git_folders() {
+            let folder = plan.workspace.path.join(&git);
+            make_missing(&folder, &folder);
             for path in MADE_IN_GIT.map(|name| git.join(name)) {
                 let is_wanted = !self.paths.contains(&path) && !plan.permits(&path);
                 if is_wanted && fs::symlink_metadata(plan.workspace.path.join(&path)).is_ok() {
                     self.paths.push(path);
                 }
             }
+        }
+        if let Some(worktree) = &self.outside.worktree {
+            make_missing(&worktree.common, &worktree.common);
+            make_missing(&worktree.own, &worktree.common);
         }
     }
 

@@ -3,12 +3,13 @@
 //! The init process runs no program and keeps its capabilities in the sandbox, so the command cannot trace it.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 
 use abide_core::{Gap, Sandboxed, SandboxedBy};
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::RecvFlags;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
@@ -24,12 +25,15 @@ use super::plan::{ASK_OUTSIDE, Mode, Network, Plan};
 use super::sockets;
 use crate::accelerator;
 use crate::cgroup::SessionCgroup;
+use crate::codec::Wire;
 use crate::fd_passing;
 use crate::fork_exec::{exit_now, fork_failure};
 use crate::nsinit::{self, Namespace, fork_into_namespaces};
 use crate::set_name;
 use crate::spawn::Failure;
 
+/// Usual size of what the keeper finds, in bytes.
+const FOUND_SIZE: usize = 8 << 10;
 /// Longest report of the init process: a step and its cause.
 const REPORT_LIMIT: usize = 8 << 10;
 
@@ -169,23 +173,10 @@ impl Sandbox {
             errno: 0,
             is_unavailable: false,
         })?;
-        let (report, to_report) = rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .map_err(|errno| fail("make a socket", &errno.into()))?;
+        let (mut to_init, to_keeper) =
+            UnixStream::pair().map_err(|fault| fail("make a socket", &fault))?;
         let (held, keep_alive) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
             .map_err(|errno| fail("make a pipe", &errno.into()))?;
-        let sockets = sockets::bound().map_err(|fault| NotBuilt {
-            is_unavailable: false,
-            ..fail("list the sockets of other programs", &fault)
-        })?;
-        let mut found = Found {
-            protected: Protected::of(plan),
-            sockets,
-        };
         let gate = (plan.network.gate().map(|_| GateChannel::make()).transpose())
             .map_err(|fault| fail("make a socket", &fault))?;
         let work = WorkFolders {
@@ -207,22 +198,37 @@ impl Sandbox {
             _ => fail("make namespaces", &fault),
         })?;
         if pid == 0 {
-            drop(report);
-            let gate = gate.as_ref();
-            init(plan, session, found, gate, to_report, held.as_fd())
+            drop(to_init);
+            init(plan, session, gate.as_ref(), to_keeper, held.as_fd())
         }
-        drop(to_report);
+        drop(to_keeper);
         // SAFETY: the kernel has written a new descriptor.
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
         let namespace = Namespace::of(pid, handle, keep_alive);
         if user.is_none() {
             write_maps(pid).map_err(|fault| fail("map the user", &fault))?;
         }
-        found.protected.make_missing(plan);
-        let (gaps, ruleset) = await_build(&report)?;
+        // An init process that has failed does not read what follows; its report says why.
+        let _ = to_init.write_all(&GO);
+        let mut protected = Protected::of(plan);
+        protected.make_missing(plan);
+        let found = Found {
+            protected: protected.paths.clone(),
+            is_incomplete: protected.is_incomplete,
+            hidden: build::hidden(plan),
+            sockets: sockets::bound().map_err(|fault| NotBuilt {
+                is_unavailable: false,
+                ..fail("list the sockets of other programs", &fault)
+            })?,
+        };
+        let mut bytes = Vec::new();
+        found.put(&mut bytes);
+        let _ = to_init.write_all(&bytes);
+        let _ = to_init.shutdown(Shutdown::Write);
+        let (gaps, ruleset) = await_build(&to_init)?;
         Ok(Sandbox {
             entry: Entry::new(Some((&namespace, namespaces)), ruleset, filter),
-            protected: found.protected,
+            protected,
             mounts: open_mounts(pid),
             namespace: Some(namespace),
             gate,
@@ -284,28 +290,32 @@ fn all_ids(name: &str) -> io::Result<String> {
     Ok(lines.collect())
 }
 
+/// First byte that the keeper sends to the init process: its user is mapped.
+const GO: [u8; 1] = [1];
+
 /// Main function of the init process.
 fn init(
     plan: &Plan,
     session: &str,
-    mut found: Found,
     gate: Option<&GateChannel>,
-    report: OwnedFd,
+    mut to_keeper: UnixStream,
     held: BorrowedFd<'_>,
 ) -> ! {
     set_name(c"abide-init");
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    let mut go = [0; 2];
-    let received = rustix::net::recv(&report, &mut go, RecvFlags::empty());
-    let built = match received {
-        Ok((2, _)) => {
-            found.protected.add_made(plan);
-            build::build(plan, session, &found, gate)
-        }
-        _ => Err(Errno::PIPE).named(|| "hear from the keeper".into()),
-    };
-    let sent = send(&report, built);
-    drop(report);
+    let step = || "hear from the keeper".to_owned();
+    let begun = to_keeper.read_exact(&mut [0]).named(step);
+    let built = begun.and_then(|()| {
+        let found = || {
+            let mut bytes = Vec::with_capacity(FOUND_SIZE);
+            to_keeper.read_to_end(&mut bytes).named(step)?;
+            let found = Found::take(&mut bytes.as_slice());
+            found.map_err(|_| io::ErrorKind::UnexpectedEof).named(step)
+        };
+        build::build(plan, session, found, gate)
+    });
+    let sent = send(&to_keeper, built);
+    drop(to_keeper);
     match sent {
         Ok(()) => nsinit::reap_until_empty(held),
         Err(_) => exit_now(1),
@@ -313,7 +323,7 @@ fn init(
 }
 
 /// Sends the result of building: the gaps and the Landlock rules, or the failed step.
-fn send(report: &OwnedFd, built: Result<Built, Fault>) -> io::Result<()> {
+fn send(to_keeper: &UnixStream, built: Result<Built, Fault>) -> io::Result<()> {
     let (bytes, ruleset) = match built {
         Ok(built) => {
             let mut bytes = vec![0];
@@ -330,16 +340,14 @@ fn send(report: &OwnedFd, built: Result<Built, Fault>) -> io::Result<()> {
         }
     };
     let passed = ruleset.as_ref().map(|fd| fd.as_fd());
-    Ok(fd_passing::send(report, &bytes, passed.as_slice())?)
+    Ok(fd_passing::send(to_keeper, &bytes, passed.as_slice())?)
 }
 
-/// Lets the init process begin, and waits until it has built the sandbox. Returns the gaps and the Landlock rules.
-fn await_build(report: &OwnedFd) -> Result<(Vec<Gap>, Option<OwnedFd>), NotBuilt> {
+/// Waits until the init process has built the sandbox. Returns the gaps and the Landlock rules.
+fn await_build(to_init: &UnixStream) -> Result<(Vec<Gap>, Option<OwnedFd>), NotBuilt> {
     let failed = |fault| NotBuilt::failed("hear from the init process", &fault);
-    rustix::net::send(report, b"go", SendFlags::NOSIGNAL)
-        .map_err(|errno| NotBuilt::failed("map the user", &errno.into()))?;
     let mut bytes = vec![0; REPORT_LIMIT];
-    let received = fd_passing::receive(report, &mut bytes, RecvFlags::empty());
+    let received = fd_passing::receive(to_init, &mut bytes, RecvFlags::empty());
     let (count, mut ruleset) = received.map_err(|errno| failed(errno.into()))?;
     match &bytes[..count] {
         [0, gaps @ ..] => {

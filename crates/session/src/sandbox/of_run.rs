@@ -44,9 +44,10 @@ impl RunSandbox {
             Some(_) => Supervision::new(plan, &protected),
             None => Supervision::of_layers(plan),
         };
+        let filter = built.entry.filter_rules();
         RunSandbox {
             sandboxed: built.sandboxed.clone(),
-            refusals: Refusals::new(Watched::new(plan, init, protected)),
+            refusals: Refusals::new(Watched::new(plan, init, protected), filter),
             folder,
             gate,
             of_gate: Listed::default(),

@@ -20,6 +20,10 @@ pub enum RefusalKind {
     Unreachable,
     /// An address and port that were connected to directly.
     Address,
+    /// An address and port to which UDP was sent.
+    Udp,
+    /// A system call, with what to do instead.
+    Call,
     /// A host that is allowed and could not be reached, and the reason.
     Failed,
     /// A name that the command has made, and that other programs run or obey.
@@ -33,13 +37,15 @@ pub enum RefusalKind {
 }
 
 impl RefusalKind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         RefusalKind::Write,
         RefusalKind::Protected,
         RefusalKind::Make,
         RefusalKind::Name,
         RefusalKind::Unreachable,
         RefusalKind::Address,
+        RefusalKind::Udp,
+        RefusalKind::Call,
         RefusalKind::Failed,
         RefusalKind::Planted,
         RefusalKind::Full,
@@ -56,6 +62,8 @@ impl RefusalKind {
             RefusalKind::Name => "name",
             RefusalKind::Unreachable => "unreachable",
             RefusalKind::Address => "address",
+            RefusalKind::Udp => "udp",
+            RefusalKind::Call => "call",
             RefusalKind::Failed => "failed",
             RefusalKind::Planted => "planted",
             RefusalKind::Full => "full",

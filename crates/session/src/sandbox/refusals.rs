@@ -6,18 +6,22 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{Access, Mode as Permissions, OFlags};
 
+use super::filter::Filter;
 use super::gate::Listed;
 use super::git::{OutsideGit, Protected, Worktree};
+use super::notification::{self, Notification, Verdict};
 use super::paths::without_dots;
 use super::plan::{GatePlan, Mode, Network, Plan};
 use super::protected_names::{Change, ProtectedNames, RefusedChange};
 use super::refusal_record::{FILE, RefusalKind};
+use super::refused_calls;
 use super::stored_layers::free_bytes;
 use super::supervision::Violation;
 use super::{layers, only_landlock};
@@ -29,40 +33,6 @@ const NEW_FILE: &str = "refused.new";
 const MOST_KEPT: usize = 20;
 /// Free bytes below which the disk of the layers counts as full.
 const FULL: u64 = 1 << 20;
-/// Longest path that is kept, in bytes.
-const PATH_LIMIT: usize = 4_096;
-/// Size of `struct sockaddr_in6`, in bytes.
-const SOCKET_ADDRESS: usize = 28;
-
-const NOTIF_RECV: libc::Ioctl = 0xc050_2100_u32 as libc::Ioctl;
-const NOTIF_SEND: libc::Ioctl = 0xc018_2101_u32 as libc::Ioctl;
-const NOTIF_SET_FLAGS: libc::Ioctl = 0x4008_2104_u32 as libc::Ioctl;
-const CONTINUE: u32 = 1;
-/// The keeper and the command wake each other on the same core, since one of the two always waits.
-const SYNC_WAKE_UP: u64 = 1;
-
-/// `struct seccomp_notif` of the kernel.
-#[repr(C)]
-#[derive(Default)]
-struct Notification {
-    id: u64,
-    pid: u32,
-    flags: u32,
-    number: i32,
-    arch: u32,
-    instruction_pointer: u64,
-    args: [u64; 6],
-}
-
-/// `struct seccomp_notif_resp` of the kernel.
-#[repr(C)]
-struct Response {
-    id: u64,
-    value: i64,
-    error: i32,
-    flags: u32,
-}
-
 /// Names in the workspace that are protected, and paths that can be written.
 pub(crate) struct Watched {
     plan: Plan,
@@ -80,11 +50,14 @@ pub(crate) struct Watched {
 /// Refusals of one session.
 pub(crate) struct Refusals {
     watched: Watched,
+    filter: Arc<Filter>,
     listener: Option<OwnedFd>,
     /// Paths that the command attempted to write or make.
     kept: Vec<Counted<(RefusalKind, PathBuf)>>,
-    /// Direct addresses, which no sandbox with a gate reaches.
-    addresses: Vec<Counted<SocketAddr>>,
+    /// Direct addresses, which no sandbox with a gate reaches, and those to which UDP was sent.
+    addresses: Vec<Counted<(RefusalKind, SocketAddr)>>,
+    /// Texts about system calls that the filter has refused.
+    calls: Vec<Counted<String>>,
     count: u64,
     /// True if the command may have made files: it attempted to, or attempts are not reported.
     may_have_made: bool,
@@ -196,16 +169,16 @@ impl Watched {
     /// Refusal of a call that would make or change a protected name.
     fn refused_change(&self, seen: &Notification, path: &Path) -> Option<RefusedChange> {
         let (names, tid) = (&self.names, seen.pid);
-        match change(seen)? {
+        match seen.change()? {
             Change::Rename => {
-                let from = old_path(seen)?;
+                let from = seen.old_path()?;
                 let refused = names.renamed(&from, path, tid);
-                refused.or_else(|| exchanges(seen).then(|| names.renamed(path, &from, tid))?)
+                refused.or_else(|| seen.exchanges().then(|| names.renamed(path, &from, tid))?)
             }
             Change::Link => {
                 // By another name of the same file it could be written.
-                let source = old_path(seen).and_then(|from| {
-                    let change = match follows_source(seen) {
+                let source = seen.old_path().and_then(|from| {
+                    let change = match seen.follows_source() {
                         true => Change::Write,
                         false => Change::WriteItself,
                     };
@@ -227,13 +200,15 @@ impl Watched {
 }
 
 impl Refusals {
-    pub fn new(watched: Watched) -> Self {
+    pub fn new(watched: Watched, filter: Arc<Filter>) -> Self {
         Refusals {
             watched,
+            filter,
             may_have_made: true,
             listener: None,
             kept: Vec::new(),
             addresses: Vec::new(),
+            calls: Vec::new(),
             count: 0,
             no_listener: None,
             violation: None,
@@ -243,8 +218,7 @@ impl Refusals {
     /// Listens to the attempts of a command that was started, if the kernel reports them.
     pub fn listen(&mut self, listener: Option<OwnedFd>) {
         if let Some(listener) = &listener {
-            // SAFETY: the kernel takes the number itself. Before Linux 6.6 it refuses, and notifications take longer.
-            unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
+            notification::prepare(listener.as_fd());
         }
         self.may_have_made = listener.is_none();
         self.listener = listener;
@@ -262,34 +236,29 @@ impl Refusals {
 
     /// Handles one attempt. `true`: it is one of the refusals that are kept, and new.
     pub fn handle(&mut self) -> bool {
-        let Some(listener) = &self.listener else {
+        let listener = self.listener.as_ref().map(AsFd::as_fd);
+        let Some((listener, seen)) =
+            listener.and_then(|listener| Some((listener, Notification::receive(listener)?)))
+        else {
             return false;
         };
-        let mut seen = Notification::default();
-        // SAFETY: the kernel writes one structure of this size.
-        let received = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_RECV, &mut seen) };
-        if received < 0 {
-            return false;
+        if self.filter.refuses(seen.number, seen.args) {
+            let told = refused_calls::told(&seen);
+            let is_valid = seen.answer(listener, Verdict::Fail(libc::EPERM));
+            return is_valid && told.is_some_and(|text| self.keep_call(text));
         }
-        let path = path_of(&seen);
-        let is_rename = change(&seen) == Some(Change::Rename);
-        let from = is_rename.then(|| old_path(&seen)).flatten();
-        let address = address_of(&seen);
+        let path = seen.path();
+        let given = (path.as_ref()).and_then(|path| refused_calls::gives_away(&seen, path));
+        let is_rename = seen.change() == Some(Change::Rename);
+        let from = is_rename.then(|| seen.old_path()).flatten();
+        let address = seen.address();
         let refused = (path.as_ref()).and_then(|path| self.watched.refused_change(&seen, path));
-        let (error, flags) = match refused {
-            Some(_) => (-libc::EROFS, 0),
-            None => (0, CONTINUE),
+        let verdict = match refused {
+            Some(_) => Verdict::Fail(libc::EROFS),
+            None => Verdict::Continue,
         };
-        let answer = Response {
-            id: seen.id,
-            value: 0,
-            error,
-            flags,
-        };
-        // SAFETY: the kernel reads one structure of this size. It fails if the process has ended since, which may have given
-        // its number to another.
-        let is_valid = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND, &answer) } == 0;
-        self.may_have_made |= refused.is_none() && makes(&seen);
+        let is_valid = seen.answer(listener, verdict);
+        self.may_have_made |= refused.is_none() && seen.makes();
         if !is_valid {
             return false;
         }
@@ -310,23 +279,32 @@ impl Refusals {
             self.count += 1;
             return self.keep(kind, path);
         }
-        address.is_some_and(|address| self.keep_address(address))
+        if let Some(text) = given {
+            return self.keep_call(text);
+        }
+        address.is_some_and(|address| self.keep_address(address, seen.sends()))
     }
 
     /// Path that the command attempted to write, if the plan refuses it.
     fn refused_path(&self, seen: &Notification, path: PathBuf) -> Option<(RefusalKind, PathBuf)> {
         // `mkdir -p` attempts every folder of a path; one that exists is not refused.
-        let is_there = makes_folder(seen.number) && path.is_dir();
+        let is_there = seen.makes_folder() && path.is_dir();
         if is_there || !self.watched.could_write(&path) {
             return None;
         }
         Some((self.watched.refusal(&path)?, path))
     }
 
-    /// Keeps an address that the command attempted to connect to, if the plan refuses it. `true`: it is new.
-    fn keep_address(&mut self, address: SocketAddr) -> bool {
+    /// Keeps an address that the command attempted to connect to, or sends UDP to, if the plan refuses it. `true`: it is
+    /// new.
+    fn keep_address(&mut self, address: SocketAddr, is_udp: bool) -> bool {
         let network = &self.watched.plan.network;
         let is_off = *network == Network::Off;
+        if is_udp && !is_off {
+            let is_refused = is_direct(&address) || stands_for_name(&address);
+            self.count += u64::from(is_refused);
+            return is_refused && count((RefusalKind::Udp, address), &mut self.addresses);
+        }
         let has_listener = |gate: &GatePlan| gate.ports.contains(&address.port());
         if stands_for_name(&address) && network.gate().is_some_and(|gate| !has_listener(gate)) {
             self.no_listener = Some(address);
@@ -335,12 +313,19 @@ impl Refusals {
         let Some(address) = refused_address(address, is_off) else {
             return false;
         };
+        let refusal = (RefusalKind::Address, address);
         // A program tries several servers to look up one name.
-        if address == LOOK_UP && self.addresses.iter().any(|known| known.what == LOOK_UP) {
+        if address == LOOK_UP && self.addresses.iter().any(|known| known.what == refusal) {
             return false;
         }
         self.count += 1;
-        count(address, &mut self.addresses)
+        count(refusal, &mut self.addresses)
+    }
+
+    /// Keeps a text about a system call that was refused. `true`: it is new.
+    fn keep_call(&mut self, text: String) -> bool {
+        self.count += 1;
+        count(text, &mut self.calls)
     }
 
     /// Keeps a refusal. `false`: it is known, or there are too many.
@@ -365,7 +350,11 @@ impl Refusals {
         let mut text = format!("{} {} {count}\n", mode.as_str(), network.as_str()).into_bytes();
         text.extend_from_slice(&of_gate.lines);
         for Counted { what, times } in &self.addresses {
-            RefusalKind::Address.append(*times, what.to_string().as_bytes(), &mut text);
+            let (kind, address) = what;
+            kind.append(*times, address.to_string().as_bytes(), &mut text);
+        }
+        for Counted { what, times } in &self.calls {
+            RefusalKind::Call.append(*times, what.as_bytes(), &mut text);
         }
         for Counted { what, times } in &self.kept {
             let (kind, path) = what;
@@ -400,125 +389,6 @@ fn layers_are_full(layers: &Path) -> bool {
         || rustix::fs::statvfs(layers).is_ok_and(|found| !has_files(found))
 }
 
-/// Kind of a call that changes a path.
-fn change(seen: &Notification) -> Option<Change> {
-    if let Some(flags) = open_flags(seen) {
-        let is_new = flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0;
-        return Some(match flags & libc::O_NOFOLLOW != 0 {
-            _ if is_new => Change::Make,
-            true => Change::WriteItself,
-            false => Change::Write,
-        });
-    }
-    match i64::from(seen.number) {
-        libc::SYS_truncate => Some(Change::Write),
-        libc::SYS_mkdirat | libc::SYS_mknodat => Some(Change::Make),
-        libc::SYS_linkat | libc::SYS_symlinkat => Some(Change::Link),
-        libc::SYS_unlinkat => Some(Change::Remove),
-        libc::SYS_renameat2 => Some(Change::Rename),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_mkdir | libc::SYS_mknod => Some(Change::Make),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_link | libc::SYS_symlink => Some(Change::Link),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_unlink | libc::SYS_rmdir => Some(Change::Remove),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_rename | libc::SYS_renameat => Some(Change::Rename),
-        _ => None,
-    }
-}
-
-/// Flags of a call that opens a file.
-fn open_flags(seen: &Notification) -> Option<i32> {
-    match i64::from(seen.number) {
-        libc::SYS_openat => Some(seen.args[2] as i32),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_open => Some(seen.args[1] as i32),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_creat => Some(libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC),
-        _ => None,
-    }
-}
-
-/// True for a call that can make a file or folder.
-fn makes(seen: &Notification) -> bool {
-    match change(seen) {
-        Some(Change::Make | Change::Link | Change::Rename) => true,
-        Some(Change::Write | Change::WriteItself) => {
-            open_flags(seen).is_some_and(|flags| flags & libc::O_CREAT != 0)
-        }
-        Some(Change::Remove) | None => false,
-    }
-}
-
-/// True for a call that makes a hard link to the file to which a link leads.
-fn follows_source(seen: &Notification) -> bool {
-    let follows = seen.args[4] & libc::AT_SYMLINK_FOLLOW as u64 != 0;
-    i64::from(seen.number) == libc::SYS_linkat && follows
-}
-
-/// True for a call that exchanges two files.
-fn exchanges(seen: &Notification) -> bool {
-    let is_exchange = seen.args[4] & u64::from(libc::RENAME_EXCHANGE) != 0;
-    i64::from(seen.number) == libc::SYS_renameat2 && is_exchange
-}
-
-fn makes_folder(number: i32) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if i64::from(number) == libc::SYS_mkdir {
-        return true;
-    }
-    i64::from(number) == libc::SYS_mkdirat
-}
-
-/// Absolute path that a system call names.
-fn path_of(seen: &Notification) -> Option<PathBuf> {
-    let (folder, at) = super::filter::path_arguments(seen.number.into())?;
-    path_at(seen, folder, at)
-}
-
-/// Absolute path that a call renames or makes a hard link to.
-fn old_path(seen: &Notification) -> Option<PathBuf> {
-    match i64::from(seen.number) {
-        libc::SYS_renameat2 | libc::SYS_linkat => path_at(seen, Some(0), 1),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_renameat => path_at(seen, Some(0), 1),
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_rename | libc::SYS_link => path_at(seen, None, 0),
-        _ => None,
-    }
-}
-
-/// Absolute path among the arguments of a call, at the place `at`, from the descriptor at the place `folder`.
-fn path_at(seen: &Notification, folder: Option<usize>, at: usize) -> Option<PathBuf> {
-    let text = read_text(seen.pid, seen.args[at])?;
-    let base = match folder {
-        _ if text.is_absolute() => PathBuf::from("/"),
-        Some(at) if seen.args[at] as i32 != libc::AT_FDCWD => {
-            let fd = seen.args[at] as i32;
-            std::fs::read_link(format!("/proc/{}/fd/{fd}", seen.pid)).ok()?
-        }
-        _ => std::fs::read_link(format!("/proc/{}/cwd", seen.pid)).ok()?,
-    };
-    Some(base.join(text))
-}
-
-/// Address of a call of `connect`.
-fn address_of(seen: &Notification) -> Option<SocketAddr> {
-    if i64::from(seen.number) != libc::SYS_connect {
-        return None;
-    }
-    let mut bytes = read_memory(seen.pid, seen.args[1], SOCKET_ADDRESS)?;
-    bytes.resize(SOCKET_ADDRESS, 0);
-    let port = u16::from_be_bytes([bytes[2], bytes[3]]);
-    let ip: IpAddr = match i32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) {
-        libc::AF_INET => <[u8; 4]>::try_from(&bytes[4..8]).ok()?.into(),
-        libc::AF_INET6 => <[u8; 16]>::try_from(&bytes[8..24]).ok()?.into(),
-        _ => return None,
-    };
-    Some(SocketAddr::new(ip.to_canonical(), port))
-}
-
 /// Stands for all name servers in a sandbox without network.
 const LOOK_UP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 53);
 
@@ -540,32 +410,6 @@ fn is_direct(address: &SocketAddr) -> bool {
 /// True for an address of the network gate that stands for a name.
 fn stands_for_name(address: &SocketAddr) -> bool {
     matches!(address.ip(), IpAddr::V4(ip) if ip.octets()[0] == 198 && ip.octets()[1] & !1 == 18)
-}
-
-/// Text in the memory of a process, up to its zero byte.
-fn read_text(pid: u32, address: u64) -> Option<PathBuf> {
-    let mut bytes = read_memory(pid, address, PATH_LIMIT)?;
-    let end = bytes.iter().position(|byte| *byte == 0)?;
-    bytes.truncate(end);
-    Some(std::ffi::OsString::from_vec(bytes).into())
-}
-
-/// Bytes in the memory of a process, at most so many.
-fn read_memory(pid: u32, address: u64, limit: usize) -> Option<Vec<u8>> {
-    let mut bytes = vec![0_u8; limit];
-    let local = libc::iovec {
-        iov_base: bytes.as_mut_ptr().cast(),
-        iov_len: bytes.len(),
-    };
-    let remote = libc::iovec {
-        iov_base: address as *mut libc::c_void,
-        iov_len: bytes.len(),
-    };
-    // SAFETY: the kernel writes into `bytes`, at most as many as it has, and checks the address in the other process.
-    let count = unsafe { libc::process_vm_readv(pid as i32, &local, 1, &remote, 1, 0) };
-    let count = usize::try_from(count).ok()?;
-    bytes.truncate(count);
-    Some(bytes)
 }
 
 #[cfg(test)]

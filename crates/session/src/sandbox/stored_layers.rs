@@ -11,6 +11,8 @@ use std::time::{Duration, SystemTime};
 pub const UNUSED_FOR: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// Begin of the name of a work folder; the id of the session follows.
 pub(super) const WORK: &str = "work.";
+/// Name of an empty work folder that no sandbox uses.
+pub(super) const SPARE: &str = "spare";
 
 /// File in the folder of an agent with the size of its layers when they were last measured, in bytes.
 const SIZE: &str = "size";
@@ -44,7 +46,7 @@ pub fn stored_layers(root: &Path) -> io::Result<Vec<StoredLayers>> {
         };
         for layer in layers {
             found.bytes += size(&layer);
-            // Every sandbox makes a folder in it, and removes it at its end.
+            // Every sandbox renames a folder in it, at its begin and at its end.
             found.used = found.used.max(fs::metadata(&layer)?.modified()?);
             for inner in folders(&layer)? {
                 if let Some(session) = file_name(&inner).strip_prefix(WORK) {
