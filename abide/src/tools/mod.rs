@@ -11,6 +11,7 @@ mod describe;
 mod elsewhere;
 mod equal_connections;
 mod messages;
+mod not_started;
 mod output;
 mod policy;
 mod position;
@@ -45,9 +46,8 @@ pub(crate) use condition::{limiting_root, read as read_condition, written as wri
 pub use describe::{ToolDescription, ToolEffect, add_machine_argument, all, name_shell, of};
 pub(crate) use elsewhere::{cannot_call_code, timer_with_key};
 pub(crate) use messages::subject as message_subject;
-pub(crate) use policy::{
-    AnswerFault, CommandCaller, GivenAnswer, StartDecision, answer, not_started,
-};
+pub(crate) use not_started::not_started;
+pub(crate) use policy::{AnswerFault, CommandCaller, GivenAnswer, StartDecision, answer};
 pub use question::{FormButtons, form_text, question_fields, question_text, rules_added};
 pub(crate) use report::{
     leftovers, recount_output, refused_to_person, status as session_status,

@@ -16,7 +16,7 @@ use super::{
     SessionRef, ended, start,
 };
 use crate::signals;
-use crate::tools::policy::not_started;
+use crate::tools::not_started::not_started;
 use abide_engine::peer::Peer;
 use abide_engine::screen::Size;
 use abide_engine::{Handle, SessionView};

@@ -12,6 +12,7 @@ use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
 use super::read::ending;
 use super::send::LINES;
 use super::{ActionError, ActionRunner, BadInput, Context, FinishedAction, unreadable};
+use crate::tools::not_started::not_started;
 use crate::tools::policy::{self, StartDecision};
 use crate::tools::sandbox::SandboxArgs;
 use crate::tools::{key, report, started_before};
@@ -142,7 +143,7 @@ impl ActionRunner {
         let outcome = self.started(pending).await.ok_or(ActionError::Stopping)?;
         if let Outcome::NotStarted(session, question, why) = &outcome {
             let tool = CommandTool::Execute;
-            let held = policy::not_started(&self.handle, tool, *session, *question, why);
+            let held = not_started(&self.handle, tool, *session, *question, why);
             return Ok(held.into());
         }
         if let Outcome::Refused(refusal) = &outcome {

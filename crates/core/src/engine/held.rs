@@ -15,7 +15,7 @@ use crate::held::{self, Approval, HeldCommand, NotStarted, WhyHeld};
 use crate::id::{Agent, CallId, Conversation, Key, QuestionId, SessionId};
 use crate::limit;
 use crate::message::{self, About};
-use crate::question::{Answer, Closing, Question, Subject};
+use crate::question::{Answer, ClosedQuestion, Closing, Question, Subject};
 use crate::record::Record;
 use crate::request::{Refusal, Run};
 use crate::session::Session;
@@ -170,7 +170,7 @@ impl Engine {
         let question = self.questions.open(state.clone());
         self.held.insert(session, question);
         self.set_expiry(step, question, asked);
-        step.push(Effect::Record(Record::Asked { question, state }));
+        self.record_surely(step, Record::Asked { question, state });
         step.push(Effect::Ask { question });
         question
     }
@@ -403,7 +403,7 @@ impl Engine {
         for call in self.held_calls(question) {
             self.reply_held(step, call, why.clone());
         }
-        if !told && !matches!(why, NotStarted::Withdrawn | NotStarted::Killed) {
+        if !told && why.tells_owner() {
             self.post_answer(step, question, held);
         }
     }
@@ -461,8 +461,65 @@ impl Engine {
         let unable = (self.waits_for_answer(question)).filter(|(_, answer)| !answer.waits_unasked);
         let calls: Vec<CallId> = unable.map(|(wait, _)| wait.call).collect();
         for call in calls {
-            self.reply_held(step, call, NotStarted::Held(WhyHeld::NobodyToAsk));
+            self.reply_unanswered(step, call, question, WhyHeld::NobodyToAsk);
         }
+    }
+
+    /// Answers a call without the answer of a person. The question stays open for a day, which the call may be told only
+    /// of a question that is stored: another is withdrawn when no call waits for it any more.
+    pub(super) fn reply_unanswered(
+        &mut self,
+        step: &mut Step<'_>,
+        call: CallId,
+        question: QuestionId,
+        why: WhyHeld,
+    ) {
+        let why = match self.is_unstored(question) {
+            true => NotStarted::NotStored,
+            false => NotStarted::Held(why),
+        };
+        self.reply_held(step, call, why);
+        self.withdraw_unstored(step, question);
+    }
+
+    /// Changes the answers of failed commits that promise to keep a question which the database does not have.
+    pub(super) fn refuse_unstored(&mut self, step: &mut Step<'_>) {
+        let mut unstored = BTreeSet::new();
+        for effect in step.effects.iter_mut() {
+            if let Effect::Reply { outcome, .. } = effect
+                && let Outcome::NotStarted(_, question, why @ NotStarted::Held(_)) = outcome
+                && (self.is_unstored(*question)
+                    || (self.uncommitted_events.iter()).any(|event| event.asks(*question)))
+            {
+                *why = NotStarted::NotStored;
+                unstored.insert(*question);
+            }
+        }
+        for question in unstored {
+            self.withdraw_unstored(step, question);
+        }
+    }
+
+    /// Withdraws a question that could not be stored and for which no call waits. Nothing of it is recorded.
+    fn withdraw_unstored(&mut self, step: &mut Step<'_>, question: QuestionId) {
+        if !self.is_unstored(question) || self.has_held_wait(question, false) {
+            return;
+        }
+        let Some(state) = self.questions.get(question).cloned() else {
+            return;
+        };
+        let (Some(held), closing) = (state.held(), Closing::Withdrawn) else {
+            return;
+        };
+        self.events_to_retry.retain(|event| !event.asks(question));
+        let closed = ClosedQuestion {
+            closing,
+            owner: Some(held.agent.clone()),
+            key: None,
+        };
+        self.questions.close(question, closed);
+        step.push(Effect::Close { question, closing });
+        self.refuse_held(step, question, state.session(), held, NotStarted::NotStored);
     }
 
     /// Withdraws the question of a call that a person interrupted, unless another call waits for it.

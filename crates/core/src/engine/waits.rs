@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::{Alarm, Engine, Step};
 use crate::effect::{Effect, Update};
-use crate::held::{NotStarted, WhyHeld};
+use crate::held::WhyHeld;
 use crate::id::{CallId, SessionId};
 use crate::limit;
 use crate::request::Refusal;
@@ -134,7 +134,7 @@ impl Engine {
             return;
         };
         if let Some(question) = wait.question() {
-            self.reply_held(step, call, NotStarted::Held(WhyHeld::Standby));
+            self.reply_unanswered(step, call, question, WhyHeld::Standby);
             return self.release_if_stranded(step, question);
         }
         let id = wait.session;

@@ -238,6 +238,7 @@ fn answered(outcome: &Outcome, stage: &mut Stage) -> String {
                 NotStarted::Expired => "expired".into(),
                 NotStarted::Withdrawn => "withdrawn".into(),
                 NotStarted::Killed => "killed".into(),
+                NotStarted::NotStored => "not stored".into(),
             };
             format!(
                 "not started {} {}: {why}",
