@@ -40,7 +40,7 @@ use serde_json::{Map, Value};
 pub use abide_api::arguments::BadInput;
 pub use approved::refusal as approved_refusal;
 pub(crate) use args::{escape_invisible, shown_text as shown};
-use args::{key, started_before};
+use args::{key, start_key, started_before};
 pub(crate) use call_metrics::{BOUNDS, tool_stats};
 pub(crate) use condition::{limiting_root, read as read_condition, written as written_condition};
 pub use describe::{ToolDescription, ToolEffect, add_machine_argument, all, name_shell, of};

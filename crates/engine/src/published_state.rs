@@ -21,7 +21,7 @@ use abide_session::log::LOG_FOLDER;
 /// Newest views, and a stream of changes.
 pub struct PublishedState {
     sessions: Mutex<BTreeMap<SessionId, Arc<SessionView>>>,
-    /// Sessions by the idempotency keys of their starts.
+    /// Sessions by the names of the idempotency keys of their starts.
     keys: Mutex<BTreeMap<(Agent, Key), SessionId>>,
     questions: Mutex<BTreeMap<QuestionId, Arc<QuestionView>>>,
     changes: broadcast::Sender<Change>,
@@ -185,14 +185,15 @@ impl PublishedState {
     /// Session that this command of an agent has, or will have if a person approves it, by the idempotency key of its
     /// start.
     pub fn session_under_key(&self, agent: &Agent, key: &Key, command: &str) -> Option<SessionId> {
-        let started = lock(&self.keys).get(&(agent.clone(), key.clone())).copied();
+        let started = lock(&self.keys).get(&(agent.clone(), key.name())).copied();
         if let Some(view) = started.and_then(|id| self.session(id)) {
-            return (*view.state.command == *command).then_some(view.id);
+            let is_same = key.repeats(&view.state.keys, &view.state.command, command);
+            return is_same.then_some(view.id);
         }
         let questions = lock(&self.questions);
         let mut held = questions.values().filter(|question| {
             question.state.held().is_some_and(|held| {
-                held.agent == *agent && held.keys.contains(key) && *held.command == *command
+                held.agent == *agent && key.repeats(&held.keys, &held.command, command)
             })
         });
         held.next().map(|question| question.state.session())
@@ -239,7 +240,7 @@ impl PublishedState {
                 .state
                 .keys
                 .iter()
-                .map(|key| (view.state.agent.clone(), key.clone()));
+                .map(|key| (view.state.agent.clone(), key.name()));
             lock(&self.keys).extend(names.map(|name| (name, id)));
         }
         sessions.insert(id, Arc::new(view));
@@ -283,7 +284,7 @@ impl PublishedState {
         };
         let mut keys = lock(&self.keys);
         for key in &view.state.keys {
-            let name = (view.state.agent.clone(), key.clone());
+            let name = (view.state.agent.clone(), key.name());
             if keys.get(&name) == Some(&id) {
                 keys.remove(&name);
             }

@@ -15,7 +15,7 @@ use super::{ActionError, ActionRunner, BadInput, Context, FinishedAction, unread
 use crate::tools::not_started::not_started;
 use crate::tools::policy::{self, StartDecision};
 use crate::tools::sandbox::SandboxArgs;
-use crate::tools::{key, report, started_before};
+use crate::tools::{key, report, start_key, started_before};
 use abide_engine::clock::SystemClock;
 use abide_engine::{CallStep, CallUpdate, Handle, LaunchOptions, PendingCall, SessionView, Stdin};
 
@@ -53,6 +53,7 @@ pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Resul
         Some(limit) => Some(limit),
     };
     let key = key(args.idempotency_key, context);
+    let key = start_key(key, args.cwd.as_ref(), args.env.as_ref(), None);
     if let Some(session) = started_before(handle, context, key.as_ref(), &command) {
         return Ok(Start {
             begin: Begin::Join(session),

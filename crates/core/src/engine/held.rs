@@ -92,12 +92,15 @@ impl Engine {
         let Some(key) = &run.key else {
             return Ok(None);
         };
+        let name = key.name();
         for (session, question) in &self.held {
-            let held = self.questions.get(*question).and_then(Question::held);
-            if held.is_some_and(|held| held.agent == *agent && held.keys.contains(key)) {
-                return match held.is_some_and(|held| held.command == run.command) {
+            let Some(held) = self.questions.get(*question).and_then(Question::held) else {
+                continue;
+            };
+            if held.agent == *agent && held.keys.iter().any(|known| known.name() == name) {
+                return match key.repeats(&held.keys, &held.command, &run.command) {
                     true => Ok(Some((*question, *session))),
-                    false => Err(Refusal::KeyReused(key.clone())),
+                    false => Err(Refusal::KeyReused(name)),
                 };
             }
         }
@@ -625,8 +628,10 @@ impl Engine {
 
     fn was_started(&self, question: QuestionId, session: SessionId, held: &HeldCommand) -> bool {
         let mut keys = keys_of(question, held).into_iter();
-        keys.any(|key| self.session_by_key.contains_key(&(held.agent.clone(), key)))
-            || self.sessions.contains_key(&session)
+        keys.any(|key| {
+            let name = (held.agent.clone(), key.name());
+            self.session_by_key.contains_key(&name)
+        }) || self.sessions.contains_key(&session)
     }
 
     /// Records that the command of a session was started, or could not be: it is not started again.
