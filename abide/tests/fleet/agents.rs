@@ -166,7 +166,35 @@ fn message_about_a_session_of_the_other_machine_says_how_it_ended() {
         let told = read["messages"][0]["text"].as_str();
         told.map(str::to_owned)
     });
-    for part in [&*id, "on machine build", "Command: cat", "by a person"] {
+    let parts = [
+        "on machine build",
+        "Command: cat",
+        "[ended after",
+        "a person ended it",
+    ];
+    for part in parts.into_iter().chain([&*id]) {
+        assert!(told.contains(part), "{told}");
+    }
+}
+
+#[test]
+fn message_about_a_session_of_the_other_machine_has_its_duration_and_last_lines() {
+    let pair = Pair::with("");
+    let start = "<action>start</action><command>echo first; echo last; read line; exit 3</command>";
+    let started = tool(&pair.build, Some("ann"), "terminal_session", start);
+    let id = started["session_id"].as_str().expect("an id");
+    let sent = (pair.build).output(["session", "send", id, "go", "--key", "enter"]);
+    assert!(sent.status.success(), "{sent:?}");
+    let told = look_for("the message", || {
+        let read = tool(&pair.desk, Some("ann"), "read_messages", "");
+        let told = read["messages"][0]["text"].as_str();
+        told.map(str::to_owned)
+    });
+    for part in [
+        "on machine build",
+        "[exited with code 3 after ",
+        "Last lines:\nfirst\nlast\n",
+    ] {
         assert!(told.contains(part), "{told}");
     }
 }
