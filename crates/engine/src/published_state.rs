@@ -1,10 +1,10 @@
 //! Published state: one view per session and open question, which interfaces read without asking the event loop.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use abide_core::session::{Phase, Session};
 use abide_core::{
@@ -13,6 +13,7 @@ use abide_core::{
 };
 use tokio::sync::{Notify, broadcast, watch};
 
+use crate::clock::pause;
 use crate::keepers::PortState;
 use crate::lock::lock;
 use abide_session::facts::Facts;
@@ -26,6 +27,8 @@ pub struct PublishedState {
     questions: Mutex<BTreeMap<QuestionId, Arc<QuestionView>>>,
     changes: broadcast::Sender<Change>,
     questions_changed: watch::Sender<()>,
+    /// Questions that are asked and shown only after their commit.
+    unshown: watch::Sender<BTreeSet<QuestionId>>,
     any_ended: Notify,
     unread: AtomicBool,
     timers: AtomicUsize,
@@ -154,6 +157,9 @@ pub enum Change {
     MessageUpdated(u64),
 }
 
+/// Time for which a list waits for the commits of questions.
+const SHOWN_WITHIN: Duration = Duration::from_secs(1);
+
 /// Changes that a follower may lag behind before it has to read everything again.
 const CHANGES: usize = 1_024;
 
@@ -165,6 +171,7 @@ impl Default for PublishedState {
             questions: Mutex::default(),
             changes: broadcast::channel(CHANGES).0,
             questions_changed: watch::Sender::new(()),
+            unshown: watch::Sender::default(),
             any_ended: Notify::new(),
             unread: AtomicBool::new(false),
             timers: AtomicUsize::new(0),
@@ -291,6 +298,27 @@ impl PublishedState {
         }
         drop(keys);
         self.session_changed(id);
+    }
+
+    /// Notes that a question will be shown after its commit.
+    pub(super) fn question_asked(&self, id: QuestionId) {
+        self.unshown.send_if_modified(|unshown| unshown.insert(id));
+    }
+
+    /// Notes that a question is shown, or was closed before that.
+    pub(super) fn question_shown(&self, id: QuestionId) {
+        self.unshown.send_if_modified(|unshown| unshown.remove(&id));
+    }
+
+    /// Waits until the questions are shown that are asked by now, since a result may tell of one before its commit.
+    pub async fn asked_questions_shown(&self) {
+        let mut unshown = self.unshown.subscribe();
+        let asked = unshown.borrow_and_update().clone();
+        tokio::select! {
+            biased;
+            _ = unshown.wait_for(|unshown| unshown.is_disjoint(&asked)) => {}
+            () = pause(SHOWN_WITHIN) => {}
+        }
     }
 
     /// Adds an open question to lists.
