@@ -223,6 +223,18 @@ fn interruption_kills_the_tree() {
         assert_eq!(result.to_fields()["end"], "user");
         assert!(engine.handle.published().questions().is_empty());
         assert_eq!(pids_of(&format!("sleep {mark}")), Vec::<i32>::new());
+        let session = &result.to_fields()["session_id"];
+        let again = json!({"session_id": session});
+        let again = engine.call("execute_command", again).await;
+        assert!(again.is_error(), "{}", again.text);
+        let told = "command execution cancelled by user\nbefore\n[ended after ";
+        assert!(again.text.starts_with(told), "{}", again.text);
+        assert!(
+            again.text.ends_with(": a person ended it]"),
+            "{}",
+            again.text
+        );
+        assert_eq!(again.to_fields()["status"], "exited");
     });
 }
 

@@ -383,11 +383,8 @@ impl Engine {
         }
         wait.goal = Goal::Interrupted;
         let id = wait.session;
-        if self
-            .sessions
-            .get(&id)
-            .is_some_and(SessionState::leader_runs)
-        {
+        if let Some(entry) = self.sessions.get_mut(&id).filter(|s| s.leader_runs()) {
+            entry.interrupted = true;
             self.request_kill(step, id, End::User);
         }
     }

@@ -9,14 +9,18 @@ use crate::held::WhyHeld;
 use crate::id::{CallId, SessionId};
 use crate::limit;
 use crate::request::Refusal;
-use crate::wait::{Outcome, Wait, WhyRunning};
+use crate::wait::{Goal, Outcome, Wait, WhyRunning};
 
 impl Engine {
     /// Answers a call if the state of the session allows it, and otherwise lets it wait.
-    pub(super) fn wait_for(&mut self, step: &mut Step<'_>, wait: Wait) -> Result<(), Refusal> {
+    pub(super) fn wait_for(&mut self, step: &mut Step<'_>, mut wait: Wait) -> Result<(), Refusal> {
         let Some(entry) = self.sessions.get(&wait.session) else {
             return Err(Refusal::SessionNotFound(wait.session));
         };
+        // The call gets the answer that the interrupted one had.
+        if entry.interrupted && wait.goal == Goal::Ended {
+            wait.goal = Goal::Interrupted;
+        }
         let accepted = Effect::Tell {
             call: wait.call,
             update: Update::Accepted(wait.session),
