@@ -178,8 +178,10 @@ async fn kill_all(client: &Client, kill: &KillArgs) -> Result<u8, CliError> {
 /// Ends one session and says so.
 async fn end(client: &Client, id: &str, as_json: bool) -> Result<(), CliError> {
     let path = format!("/v1/sessions/{id}");
-    let before = client.get(&path).await?;
-    if is_over(&before) {
+    // A command that waits for the answer of a person is no session yet, and can be withdrawn.
+    if let Ok(before) = client.get(&path).await
+        && is_over(&before)
+    {
         show::result(as_json, &before, ended_before(id, &before));
         return Ok(());
     }
@@ -229,6 +231,9 @@ fn confirmed(ask: &str, done: &str) -> Result<bool, CliError> {
 /// Text about a session that was killed. If its keeper was lost, the exit of its processes was not observed.
 pub(super) fn killed(id: &str, session: &Value) -> String {
     match session["end"].as_str() {
+        _ if session["status"] == "withdrawn" => {
+            format!("{id} was waiting for an answer and is withdrawn. Nothing was run.")
+        }
         Some("lost") => format!(
             "{id} was lost: its keeper was killed. None of its processes was found running."
         ),

@@ -55,7 +55,7 @@ pub(crate) use report::{
 };
 pub(crate) use terminal::{
     ActionError, OWN_LIMITS, SessionControl, is_process_of, read_extend, read_signal,
-    session_of_limit_change, survives_kill,
+    session_of_limit_change, survives_kill, withdraw,
 };
 pub(crate) use timer::{
     fields as timer_fields, many as many_timers, row_fields as timer_row_fields,

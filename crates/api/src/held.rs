@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::words::words;
-use crate::{Id, SandboxedBy};
+use crate::{Id, SandboxedBy, Session};
 
 /// Fields of the result of a command that was not started.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -45,6 +45,16 @@ pub enum StartsCommand<T> {
     Started(T),
     /// The command was not started.
     NotStarted(NotStartedResult),
+}
+
+/// Response to a kill.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Killed {
+    /// The session has ended.
+    Session(Box<Session>),
+    /// The command waited for the answer of a person and will not be started.
+    Withdrawn(NotStartedResult),
 }
 
 /// Command of a question.

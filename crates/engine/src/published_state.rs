@@ -216,6 +216,11 @@ impl PublishedState {
         })
     }
 
+    /// True if a session is here, or a command that will be this session waits here for the answer of a person.
+    pub fn has(&self, session: SessionId) -> bool {
+        self.session(session).is_some() || self.is_held(session, None)
+    }
+
     pub fn question(&self, id: QuestionId) -> Option<Arc<QuestionView>> {
         lock(&self.questions).get(&id).cloned()
     }

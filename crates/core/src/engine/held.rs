@@ -538,8 +538,8 @@ impl Engine {
         }
     }
 
-    /// Withdraws the question about a command that its agent does not want any more. `false`: no command of this session
-    /// waits for an answer.
+    /// Withdraws the question about a command that its agent does not want any more, or that a person kills, of which the
+    /// agent is told. `false`: no command of this session waits for an answer.
     pub(super) fn kill_held(
         &mut self,
         step: &mut Step<'_>,
@@ -548,12 +548,16 @@ impl Engine {
         session: SessionId,
     ) -> bool {
         let question = self.held.get(&session).copied();
-        let held = self.held_command(session);
-        let own = held.is_some_and(|held| caller.as_ref().is_none_or(|me| *me == held.agent));
-        let Some(question) = question.filter(|_| own) else {
+        let held = self.held_command(session).cloned();
+        let own = |held: &HeldCommand| caller.as_ref().is_none_or(|me| *me == held.agent);
+        let Some((question, held)) = question.zip(held.filter(own)) else {
             return false;
         };
+        let is_told = caller.is_some() || self.has_held_wait(question, true);
         self.end_question(step, question, Closing::Withdrawn, NotStarted::Killed);
+        if !is_told {
+            self.post_answer(step, question, &held);
+        }
         step.reply(
             call,
             Outcome::NotStarted(session, question, NotStarted::Killed),
