@@ -79,6 +79,15 @@ fn agent_without_a_name_is_called_after_the_name_that_its_machine_got_instead_of
     });
     let same = "SELECT count(*) FROM entered NATURAL JOIN abide.machine";
     assert_eq!(pair.server().sql(same), "1");
+    let said =
+        format!("Another machine of the fleet has the name desk, so this one is called {name};");
+    for words in [["fleet", "status"].as_slice(), &["doctor"]] {
+        let printed = second.output(words);
+        let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+        assert!(printed.contains(&said), "{printed}");
+    }
+    let status = pair.desk.output(["fleet", "status"]);
+    assert!(!String::from_utf8_lossy(&status.stdout).contains("has the name"));
 }
 
 #[test]
