@@ -270,6 +270,9 @@ impl Engine {
                 self.adopted.messages_taken(&messages);
                 self.messages_loaded(step, messages);
             }
+            Event::LostElsewhere { session, agent } => {
+                self.post_session_ended(step, agent, None, session);
+            }
             Event::MessagesGone { numbers } => {
                 self.outbox.unload(|number| numbers.contains(&number));
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_api::Process;
-use abide_core::session::Phase;
+use abide_core::session::{Phase, StartedBy};
 use abide_core::{Exit, SessionId};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
@@ -190,6 +190,7 @@ fn entry(handle: &Handle, view: &SessionView) -> DirectoryRow {
             pty: view.pty,
             bytes: view.bytes(),
             started_by: view.state.started_by.condition(),
+            by_person: view.state.started_by == StartedBy::Person,
             error: match &view.state.phase {
                 Phase::Failed { fault, .. } => Some(fault.to_string()),
                 _ => None,

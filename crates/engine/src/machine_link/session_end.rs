@@ -100,29 +100,37 @@ impl OtherMachines {
             pause(EVERY).await;
             row = self.session(id).await.ok()??;
         }
+        let command = shorten(&one_line(&row.command), COMMAND_CHARS);
+        if let Some(loss) = self.loss(&row) {
+            return Some(format!("[System] {loss}.\nCommand: {command}"));
+        }
         let name = self.shown_name(row.machine);
         let ending = match self.ending(&row).await {
             Some(text) => format!("\n{}", visible(&text)),
             None => end_text(&row.facts).map_or_else(String::new, |how| format!("\n[{how}]")),
         };
         Some(format!(
-            "[System] Session '{}' on machine {name} has ended.\nCommand: {}{ending}\nIts output is on machine {name}: \
-             terminal_session reads it with read_output.",
+            "[System] Session '{}' on machine {name} has ended.\nCommand: {command}{ending}\nIts output is on machine \
+             {name}: terminal_session reads it with read_output.",
             row.id,
-            shorten(&one_line(&row.command), COMMAND_CHARS)
         ))
     }
 
     /// Reach of a session of another machine.
     pub fn reach(&self, row: &DirectoryRow) -> Reach {
+        self.reach_of(row.machine, row.boot)
+    }
+
+    /// Reach of a session that was started in a boot of another machine.
+    pub(super) fn reach_of(&self, machine: MachineId, boot: u128) -> Reach {
         let state = self.state();
-        let machine = state.machines.get(&row.machine);
+        let machine = state.machines.get(&machine);
         let home = Home {
             row: machine.map(|machine| &machine.row),
             is_dead: machine.is_none_or(|machine| machine.silent_since.is_some()),
             declared_lost: machine.is_some_and(|machine| machine.declared_lost),
         };
-        match reach(row.boot, home, state.now()) {
+        match reach(boot, home, state.now()) {
             Reach::Known if machine.is_some_and(|machine| machine.is_unanswered) => {
                 let last = |row: &MachineRow| row.fleet_time;
                 Reach::Unreachable {

@@ -89,6 +89,9 @@ pub struct DirectoryFacts {
     pub bytes: u64,
     /// Timer or wait whose condition has started it; `None`: a call.
     pub started_by: Option<String>,
+    /// True if a person has started it at the command line.
+    #[serde(default)]
+    pub by_person: bool,
     /// Reason for a failure to start.
     pub error: Option<String>,
 }
@@ -172,6 +175,30 @@ impl FrameTable {
         let params: [(Param<'_>, Type); 2] = [(&machine, Type::INT8), (&id, Type::TEXT)];
         let rows = self.rows(sql, &params).await?;
         Ok(rows.first().and_then(|row| row.try_get(0).ok()))
+    }
+
+    /// Sessions that run on another machine, as far as it has said, and that have no text about the end.
+    pub async fn unended(&self, machine: MachineId) -> Result<Vec<DirectoryRow>, StoreFault> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM session WHERE machine <> $1 AND machine = $2 AND state = 'running' \
+             AND ending IS NULL LIMIT {MAX_LISTED}"
+        );
+        let id = machine.0.cast_signed();
+        let rows = self.rows(&sql, &[(&id, Type::INT8)]).await?;
+        Ok(rows.iter().filter_map(entry).collect())
+    }
+
+    /// Gives a session of another machine a text about the end, unless it has one.
+    pub async fn set_ending(&self, row: &DirectoryRow, text: &str) -> Result<bool, StoreFault> {
+        let sql = "UPDATE session SET ending = $4 WHERE machine <> $1 AND machine = $2 AND id = $3 \
+             AND ending IS NULL RETURNING 1";
+        let (machine, id) = (row.machine.0.cast_signed(), row.id.to_string());
+        let params: [(Param<'_>, Type); 3] = [
+            (&machine, Type::INT8),
+            (&id, Type::TEXT),
+            (&text, Type::TEXT),
+        ];
+        Ok(!self.rows(sql, &params).await?.is_empty())
     }
 
     /// Rows of other machines with this id.
