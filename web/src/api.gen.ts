@@ -212,6 +212,8 @@ export interface Machines {
   machine: string | null;
   /** All machines, by name. */
   machines: Machine[];
+  /** Name that this machine was to have, if another machine had it already. */
+  name_taken?: string;
   /** Sentence about a membership that does not work. */
   trouble?: string;
 }

@@ -54,9 +54,12 @@ pub fn join(paths: &Paths, args: FleetJoinArgs) -> Result<u8, CliError> {
     let config = load(paths)?;
     refuse_member(paths)?;
     let secret = read_secret(args.secret_file.as_deref())?;
-    super::block_on(check_join(paths, &config, &args.url, &secret))?;
+    let name = super::block_on(check_join(paths, &config, &args.url, &secret))?;
     enter(paths, &args.url, &secret)?;
     outln!("This machine has joined the fleet. `abide fleet status` shows it.");
+    if let Some(name) = name {
+        outln!("{}", taken_sentence(&name.taken, &name.instead));
+    }
     Ok(0)
 }
 
@@ -219,6 +222,9 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
         (true, count) => outln!("This machine is {name}, one of {count} that share the database."),
         (false, _) => outln!("This machine is {name}; it has not joined the others yet."),
     }
+    if let Some(taken) = &fleet.name_taken {
+        outln!("{}", taken_sentence(taken, name));
+    }
     print_trouble(&fleet);
     if !fleet.linked {
         outln!(
@@ -267,6 +273,15 @@ fn print_machines(fleet: &FleetMachines) {
     for sentence in fleet.machines.iter().filter_map(ssh_sentence) {
         outln!("{sentence}");
     }
+}
+
+/// Sentence about a machine that could not have its name.
+pub(super) fn taken_sentence(taken: &str, name: &str) -> String {
+    let (taken, name) = (one_line(taken), one_line(name));
+    format!(
+        "Another machine of the fleet has the name {taken}, so this one is called {name}; `machine` in the configuration \
+         gives it another name."
+    )
 }
 
 /// Way of calls to a machine for which ssh is configured.

@@ -4,8 +4,8 @@
 
 use abide_api::schema::{printed, tool_output, with_is_error};
 use abide_api::{
-    FleetMachines, Link, MachineActed, Message, PolicyRemoved, PolicyRules, PolicyTested, Session,
-    Status, TerminalSessionResult, TimerDetails, TimerStats, Waited, cli,
+    FleetMachines, Killed, Link, MachineActed, Message, PolicyRemoved, PolicyRules, PolicyTested,
+    Session, Status, TerminalSessionResult, TimerDetails, TimerStats, Waited, cli,
 };
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
@@ -23,7 +23,7 @@ const COMMANDS: &[(&str, Schema)] = &[
     ("answer", printed::<cli::Answer>),
     ("ps", printed::<cli::SessionList>),
     ("attach", printed::<cli::Attached>),
-    ("kill", lines::<Session>),
+    ("kill", lines::<Killed>),
     ("rm", printed::<Session>),
     ("rerun", printed::<cli::Run>),
     ("session start", action),
@@ -37,7 +37,7 @@ const COMMANDS: &[(&str, Schema)] = &[
     ("session resize", action),
     ("session signal", action),
     ("session rename", printed::<Session>),
-    ("session kill", lines::<Session>),
+    ("session kill", lines::<Killed>),
     ("session rm", printed::<Session>),
     ("session rerun", printed::<cli::Run>),
     ("logs", lines::<cli::OutputLine>),

@@ -1,7 +1,7 @@
 //! `abide ps`, `kill`, `rm`, `session rename` and `session extend`: list sessions, end and delete them, change their
 //! names and limits.
 
-use abide_api::{Session, SessionEnd, SessionPage, SessionStatus, cli};
+use abide_api::{Killed, Session, SessionEnd, SessionPage, SessionStatus, cli};
 use abide_core::{Millis, SessionName};
 use abide_output::printable::one_line;
 use serde_json::json;
@@ -179,14 +179,22 @@ async fn kill_all(client: &Client, kill: &KillArgs) -> Result<u8, CliError> {
 /// Ends one session and says so.
 async fn end(client: &Client, id: &str, as_json: bool) -> Result<(), CliError> {
     let path = format!("/v1/sessions/{id}");
-    let before: Session = client.get(&path).await?;
-    if is_over(&before) {
+    // A command that waits for the answer of a person is no session yet, and can be withdrawn.
+    if let Ok(before) = client.get::<Session>(&path).await
+        && is_over(&before)
+    {
         show::result(as_json, &before, ended_before(&before));
         return Ok(());
     }
     let path = format!("{path}/kill");
-    let session: Session = client.post_retrying(&path, &json!({})).await?;
-    show::result(as_json, &session, killed(&session));
+    let ended: Killed = client.post_retrying(&path, &json!({})).await?;
+    let says = match &ended {
+        Killed::Session(session) => killed(session),
+        Killed::Withdrawn(_) => {
+            format!("{id} was waiting for an answer and is withdrawn. Nothing was run.")
+        }
+    };
+    show::result(as_json, &ended, says);
     Ok(())
 }
 

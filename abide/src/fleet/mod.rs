@@ -17,7 +17,7 @@ pub use sessions::{changed_sessions, known_session, listed, sessions, unanswered
 
 use abide_engine::Handle;
 use abide_engine::config::Paths;
-use abide_engine::machine_link::{OtherMachines, StartedLinks, directory};
+use abide_engine::machine_link::{OtherMachines, StartedLinks, directory, lost_sessions};
 
 use crate::http;
 
@@ -43,5 +43,6 @@ pub fn start(paths: &Paths, handle: &Handle, state: &http::State) {
     fleet.set_others(machines.clone());
     tokio::spawn(serve::serve(machines.clone(), called, state.clone()));
     relay::start(paths, relayed);
+    tokio::spawn(lost_sessions::run(machines.clone(), handle.clone()));
     tokio::spawn(directory::run(machines, handle.clone(), flush_requests));
 }

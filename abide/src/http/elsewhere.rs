@@ -68,7 +68,7 @@ async fn owner(state: &State, parts: &Parts) -> Result<Option<MachineId>, Cannot
         return Ok(None);
     };
     Ok(match (kind, id.parse(), id.parse(), id.parse()) {
-        ("sessions", Ok(id), _, _) if state.handle.published().session(id).is_none() => {
+        ("sessions", Ok(id), _, _) if !state.handle.published().has(id) => {
             machines.session_machine(id).await?
         }
         ("questions", _, Ok(id), _) if state.handle.published().question(id).is_none() => {

@@ -135,6 +135,7 @@ fn id_elsewhere(session: Session) -> Option<(u64, KnownId)> {
 }
 
 async fn questions(state: &State, requester: &Requester) -> Vec<KnownId> {
+    state.handle.published().asked_questions_shown().await;
     let open = visible_questions(&state.handle, requester);
     let known = open.iter().rev().map(|question| KnownId {
         id: question.id.to_string(),

@@ -34,7 +34,7 @@ pub async fn download(
     let view = requester.session(&state, &id)?;
     let log = Log::open(&view.folder);
     let (end, gaps) = (log.end()?, log.gaps()?);
-    let mut tail = LogTail::open(&state.handle, &view, 0, None);
+    let mut tail = LogTail::open(&state.handle, &requester, &view, 0, None);
     tail.end_at(end);
     let pages = stream::try_unfold(tail, |mut tail| async move {
         let page = tail.page().await?;

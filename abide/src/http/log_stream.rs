@@ -16,12 +16,14 @@ use serde::Deserialize;
 
 use super::body::{Query, json};
 use super::frame::{self, Frame};
+use super::log_mask::LogMask;
 use super::problem::Problem;
 use super::requester::Requester;
-use super::sessions::session_from;
+use super::sessions::session_for;
 use super::{State, body_until_logout};
 use abide_engine::keepers::Follower;
 use abide_engine::{AttachGuard, Handle, PendingCall, SessionView};
+use abide_output::mask::Mask;
 use abide_session::log::{Log, Piece, Pieces, Stream};
 
 /// Largest number of bytes read at once.
@@ -38,6 +40,7 @@ pub struct LogTail {
     /// Number of bytes that the keeper has reported, readable or not.
     known: u64,
     bulk: bool,
+    mask: Option<LogMask>,
     /// Keeps the log from being removed.
     _reader: Arc<()>,
 }
@@ -46,9 +49,17 @@ pub struct LogTail {
 pub type Page = Vec<Piece>;
 
 impl LogTail {
-    /// Opens the log at offset `from`; `filter` selects one stream.
-    pub fn open(handle: &Handle, view: &SessionView, from: u64, filter: Option<Stream>) -> Self {
+    /// Opens the log at offset `from`; `filter` selects one stream. Secrets are overwritten if a model reads it.
+    pub fn open(
+        handle: &Handle,
+        requester: &Requester,
+        view: &SessionView,
+        from: u64,
+        filter: Option<Stream>,
+    ) -> Self {
+        let mask = || LogMask::new(Mask::of(handle.secrets(view.id)));
         LogTail {
+            mask: requester.is_a_model().then(mask),
             pieces: Some(session_log(view).pieces(from, filter)),
             follower: handle.keepers().follow(view.id),
             to: u64::MAX,
@@ -93,7 +104,10 @@ impl LogTail {
             (pieces, page)
         };
         self.pieces = Some(pieces);
-        let page = page?;
+        let mut page = page?;
+        if let Some(mask) = &mut self.mask {
+            mask.apply(&mut page);
+        }
         self.bulk = page.iter().map(size).sum::<usize>() >= BULK;
         Ok(page)
     }
@@ -237,7 +251,7 @@ pub async fn log(
         StreamFilter::Stdout => Some(Stream::Stdout),
         StreamFilter::Stderr => Some(Stream::Stderr),
     };
-    let mut tail = LogTail::open(&state.handle, &view, query.from, filter);
+    let mut tail = LogTail::open(&state.handle, &requester, &view, query.from, filter);
     if !query.follow || !view.is_running() {
         tail.end_at(session_log(&view).extent()?.0);
     }
@@ -251,12 +265,15 @@ pub async fn log(
         true => Some(state.handle.keep_active(requester.caller(), view.id).await),
         false => None,
     };
+    let attached =
+        (query.attach && requester.may_be_a_person()).then(|| state.handle.attach(view.id));
+    let login = requester.login();
     let log_body = LogBody {
+        requester,
         activity,
         follow: query.follow,
-        _attached: (query.attach && requester.may_be_a_person())
-            .then(|| state.handle.attach(view.id)),
-        handle: state.handle.clone(),
+        _attached: attached,
+        state: state.clone(),
         view,
         next: tail.at(),
         time: 0,
@@ -265,16 +282,17 @@ pub async fn log(
         ended: false,
     };
     let pages = stream::try_unfold(log_body, LogBody::page);
-    let body = body_until_logout(&state, requester.login(), pages);
+    let body = body_until_logout(&state, login, pages);
     Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
 
 struct LogBody {
+    requester: Requester,
     /// Call that marks the session as in use while the client reads.
     activity: Option<PendingCall>,
     follow: bool,
     _attached: Option<AttachGuard>,
-    handle: Handle,
+    state: State,
     view: Arc<SessionView>,
     tail: LogTail,
     format: LogFormat,
@@ -302,7 +320,8 @@ impl LogBody {
             self.ended = true;
             if let (true, Some(activity)) = (wants_more && self.follow, &mut self.activity) {
                 // The keeper has reported the end; the outcome is known once the engine has processed it.
-                self.handle.wait_until_ended(self.view.id, activity).await;
+                let handle = &self.state.handle;
+                handle.wait_until_ended(self.view.id, activity).await;
             }
             if self.format == LogFormat::Frames {
                 let last = Frame::Ended(json(&self.ending())).encode();
@@ -313,9 +332,10 @@ impl LogBody {
     }
 
     fn ending(&self) -> OutputEnded {
-        let newest = self.handle.published().session(self.view.id);
+        let newest = self.state.handle.published().session(self.view.id);
+        let newest = newest.as_deref().unwrap_or(&self.view);
         OutputEnded {
-            session: session_from(newest.as_deref().unwrap_or(&self.view)),
+            session: session_for(&self.state, &self.requester, newest),
             next: self.tail.at(),
         }
     }

@@ -17,6 +17,7 @@ pub async fn list(Shared(state): Shared<State>, _: Requester) -> JsonResponse<Fl
         let is_shared = state.handle.config().store.is_some();
         return JsonResponse(FleetMachines {
             machine: None,
+            name_taken: None,
             joined: false,
             linked: false,
             // A database that was away at the start.
@@ -34,6 +35,7 @@ pub async fn list(Shared(state): Shared<State>, _: Requester) -> JsonResponse<Fl
     machines.sort_by(|one, other| one.name.cmp(&other.name));
     JsonResponse(FleetMachines {
         machine: own.map(|own| own.name.clone()),
+        name_taken: (known.taken_name(state.handle.config().machine.as_deref())).map(str::to_owned),
         joined: known.is_joined,
         linked: fleet.others().is_some(),
         trouble: known

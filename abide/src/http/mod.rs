@@ -15,6 +15,7 @@ mod line_index;
 mod line_text;
 mod log_download;
 mod log_lines;
+mod log_mask;
 mod log_stream;
 mod login;
 mod login_store;

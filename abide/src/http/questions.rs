@@ -42,6 +42,7 @@ pub async fn list(
     Query(query): Query<QuestionListQuery>,
 ) -> Result<JsonResponse<QuestionPage>, Problem> {
     let known = parse_known(query.told.as_deref())?;
+    state.handle.published().asked_questions_shown().await;
     let mut page = page(&state, &requester, &query).await?;
     page.closed = closed(&state.handle, &requester, known).await;
     Ok(JsonResponse(page))

@@ -93,6 +93,11 @@ impl Requester {
         }
     }
 
+    /// Returns `true` if what the caller reads may go to a model: it acts as an agent, and no person sits at its terminal.
+    pub fn is_a_model(&self) -> bool {
+        self.agent.is_some() && !self.may_be_at_terminal()
+    }
+
     /// Returns `true` if the request comes from a process inside a session. Agents over TCP are not
     /// checked here.
     pub fn is_inside_a_session(&self) -> bool {

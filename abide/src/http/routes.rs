@@ -185,7 +185,8 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
     .post(
         "/v1/sessions/{id}/kill",
         session_actions::kill,
-        one("End a session and every process it started"),
+        operation("End a session and every process it started, or withdraw a command that waits for an answer")
+            .returns::<abide_api::Killed>(),
     )
     .post(
         "/v1/sessions/{id}/delete",

@@ -3,11 +3,12 @@
 //! resumes it.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
 
 use abide_api::arguments::{FromArgument, PositiveSeconds};
-use abide_api::{CommandTool, Id, RunAccepted, RunEnded, RunOutcome};
+use abide_api::{CommandTool, Id, RunAccepted, RunEnded, RunOutcome, Session};
 use abide_core::held::Approval;
 use abide_core::session::{End, Phase};
 use abide_core::wait::Asking;
@@ -26,13 +27,16 @@ use super::log_stream::{LogTail, frames, output_end};
 use super::problem::Problem;
 use super::requester::{self, Requester};
 use super::run_request::{OsText, RunBody, StdinKind, quoted};
-use super::sessions::{session_from, session_name};
+use super::sessions::{session_for, session_name};
 use crate::tools::{CommandCaller, StartDecision, not_started, question_fields, refused_to_person};
 use abide_engine::config;
+use abide_engine::entropy;
 use abide_engine::sandbox::{
     SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment,
 };
 use abide_engine::{CallStep, CallUpdate, Handle, LaunchOptions, PendingCall, SessionView, Stdin};
+use abide_output::mask;
+use abide_output::secret_fingerprints::SecretFingerprints;
 
 pub async fn run(
     Shared(state): Shared<State>,
@@ -54,6 +58,9 @@ pub async fn run(
     };
     let (mut run, mut launch) = parse_request(body, asking)?;
     launch.inherited_limits = requester::inherited_limits(&headers)?;
+    if requester.is_a_model() {
+        launch.secrets = Arc::new(secrets_in(&launch.env));
+    }
     // The words are executed, whatever the command line says.
     if !requester.may_be_a_person()
         && let Some(argv) = &launch.argv
@@ -78,7 +85,7 @@ pub async fn run(
     };
     let mut run_stream = RunStream {
         pending: state.handle.call(requester.caller(), request, launch).await,
-        handle: state.handle,
+        state,
         requester,
         asking,
         from,
@@ -91,6 +98,12 @@ pub async fn run(
     run_stream.wait_until_accepted().await?;
     let body = Body::from_stream(stream::try_unfold(run_stream, RunStream::next));
     Ok(([(header::CONTENT_TYPE, frame::MEDIA_TYPE)], body).into_response())
+}
+
+/// Fingerprints of the secrets among the variables that a request gives its command.
+fn secrets_in(env: &[(OsString, OsString)]) -> SecretFingerprints {
+    let texts = (env.iter()).filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+    mask::fingerprint_secrets(texts, entropy::array)
 }
 
 fn join(session: SessionId, asking: Asking) -> Request {
@@ -224,7 +237,7 @@ fn limit(field: &str, seconds: Option<f64>) -> Result<Option<Millis>, Problem> {
 
 /// Run in progress, and the part of it that the client has received.
 struct RunStream {
-    handle: Handle,
+    state: State,
     requester: Requester,
     asking: Asking,
     pending: PendingCall,
@@ -317,8 +330,7 @@ impl RunStream {
             )) => {
                 // The question reached no person, but the client still waits: join the session again.
                 let request = join(session, self.asking);
-                self.pending = self
-                    .handle
+                self.pending = (self.state.handle)
                     .call(self.requester.caller(), request, None)
                     .await;
             }
@@ -336,8 +348,10 @@ impl RunStream {
             from: self.from,
         };
         self.ready.push_back(Frame::Accepted(accepted));
-        if let Some(view) = self.handle.published().session(session) {
-            self.tail = Some(LogTail::open(&self.handle, &view, self.from, None));
+        let handle = &self.state.handle;
+        if let Some(view) = handle.published().session(session) {
+            let tail = LogTail::open(handle, &self.requester, &view, self.from, None);
+            self.tail = Some(tail);
         }
     }
 
@@ -360,16 +374,19 @@ impl RunStream {
         {
             self.ready.push_back(Frame::Gap(end - tail.at()));
         }
+        let session = view.as_deref();
+        let session = session.map(|view| session_for(&self.state, &self.requester, view));
         self.ready.push_back(Frame::Ended(json(&run_ended(
-            &self.handle,
+            &self.state.handle,
             outcome,
             view.as_deref(),
+            session,
         ))));
     }
 
     fn view(&self, outcome: &Outcome) -> Option<Arc<SessionView>> {
         let id = outcome.session().or(self.session)?;
-        self.handle.published().session(id)
+        self.state.handle.published().session(id)
     }
 }
 
@@ -380,8 +397,12 @@ fn wanted_end(view: &SessionView) -> Option<End> {
     view.state.phase.wanted_end().or_else(by_itself)
 }
 
-fn run_ended(handle: &Handle, outcome: &Outcome, view: Option<&SessionView>) -> RunEnded {
-    let mut session = view.map(session_from);
+fn run_ended(
+    handle: &Handle,
+    outcome: &Outcome,
+    view: Option<&SessionView>,
+    mut session: Option<Session>,
+) -> RunEnded {
     let mut wanted = None;
     let (run_outcome, error) = match outcome {
         // The processes cannot be killed, so the client would wait for ever.

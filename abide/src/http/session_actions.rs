@@ -1,7 +1,7 @@
 //! Actions on a session: kill, rename, extend, signal, resize, input, delete.
 
 use abide_api::arguments::{BadInput, LimitArgs, SizeArgs};
-use abide_api::{Rename, Session, WrittenBytes};
+use abide_api::{Killed, Rename, Session, ToolOutput, WrittenBytes};
 use abide_core::session::Phase;
 use abide_core::{Event, SessionId};
 use axum::body::Body;
@@ -26,17 +26,28 @@ use abide_session::frame::{InputKey, ToKeeper};
 
 type SessionResponse = Result<JsonResponse<Session>, Problem>;
 
-/// Kills the process tree of the session and responds when the tree is gone; conflict if a process survives.
+/// Kills the process tree of the session and responds when the tree is gone; conflict if a process survives. A command
+/// that waits for the answer of a person is withdrawn.
 pub async fn kill(
     Shared(state): Shared<State>,
     requester: Requester,
     Path(id): Path<String>,
-) -> SessionResponse {
+) -> Result<JsonResponse<Killed>, Problem> {
+    if let Ok(session) = id.parse()
+        && let Some(withdrawn) =
+            tools::withdraw(&state.handle, requester.caller(), session, requester.end()).await?
+        && let ToolOutput::NotStarted(withdrawn) = withdrawn.output
+    {
+        return Ok(JsonResponse(Killed::Withdrawn(*withdrawn)));
+    }
     let view = requester.session(&state, &id)?;
     let killed = control(&state, &requester, &view);
     let killed = killed.kill(requester.end()).await?;
     match killed.is_alive() {
-        false => Ok(JsonResponse(session_for(&state, &requester, &killed))),
+        false => {
+            let session = session_for(&state, &requester, &killed);
+            Ok(JsonResponse(Killed::Session(Box::new(session))))
+        }
         true => Err(Problem::conflict(tools::survives_kill(killed.id))),
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use abide_api::TerminalEvent;
 use abide_core::SessionId;
 use abide_core::request::Caller;
+use abide_output::mask::Mask;
 use abide_output::terminal_filter::TerminalFilter;
 use axum::extract::rejection::PathRejection;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -25,8 +26,8 @@ use super::log_stream::{self, LogTail};
 use super::problem::Problem;
 use super::requester::Requester;
 use super::session_actions;
-use super::sessions::session_from;
-use super::{State, login_ends};
+use super::sessions::session_for;
+use super::{State, until_login_ends};
 use crate::fleet::CallingMachine;
 use crate::tools::SessionControl;
 use abide_engine::clock::pause;
@@ -80,7 +81,9 @@ async fn serve(
     let types = requester.may_be_a_person() && read_only.is_none();
     let _attached = types.then(|| state.handle.attach(view.id));
     let (out, input) = socket.split();
+    let login = requester.login();
     let output = TerminalOutput {
+        requester,
         resized: state.handle.screens().resized(),
         size: DEFAULT_SIZE,
         activity,
@@ -94,7 +97,7 @@ async fn serve(
         // The result does not matter: the connection is closed either way.
         _ = output.run() => {}
         () = forward_input(&state, view.id, calling.as_ref(), read_only, input) => {}
-        () = login_ends(&state, &requester) => {}
+        () = until_login_ends(state.logins.clone(), login) => {}
         () = expelled(calling.as_ref()) => {}
     }
 }
@@ -158,6 +161,7 @@ async fn resize(state: &State, id: SessionId, text: &str) {
 
 /// Output side of the connection.
 struct TerminalOutput {
+    requester: Requester,
     state: State,
     view: Arc<SessionView>,
     /// Reason why no input is taken.
@@ -204,7 +208,8 @@ impl TerminalOutput {
     }
 
     fn tail(&self, from: u64) -> io::Result<LogTail> {
-        let mut tail = LogTail::open(&self.state.handle, &self.view, from, None);
+        let handle = &self.state.handle;
+        let mut tail = LogTail::open(handle, &self.requester, &self.view, from, None);
         let running = self.state.handle.published().session(self.view.id);
         if !running.is_some_and(|view| view.is_running()) {
             tail.end_at(Log::open(&self.view.folder).end()?);
@@ -216,7 +221,11 @@ impl TerminalOutput {
     async fn snapshot(&self) -> io::Result<(Size, Vec<u8>, u64)> {
         if self.view.pty {
             let (screen, at) = self.state.handle.screens().paint(self.view.id).await?;
-            return Ok((screen.size(), screen.paint().to_vec(), at));
+            let mut painted = screen.paint().to_vec();
+            if self.requester.is_a_model() {
+                Mask::of(self.state.handle.secrets(self.view.id)).overwrite(&mut painted);
+            }
+            return Ok((screen.size(), painted, at));
         }
         let end = Log::open(&self.view.folder).end()?;
         Ok((DEFAULT_SIZE, Vec::new(), end.saturating_sub(INITIAL_BYTES)))
@@ -279,7 +288,8 @@ impl TerminalOutput {
             .wait_until_ended(id, &mut self.activity)
             .await;
         let newest = self.state.handle.published().session(id);
-        let ended = session_from(newest.as_deref().unwrap_or(&self.view));
+        let newest = newest.as_deref().unwrap_or(&self.view);
+        let ended = session_for(&self.state, &self.requester, newest);
         self.send_event(&TerminalEvent::Ended(Box::new(ended)))
             .await?;
         let close = CloseFrame {

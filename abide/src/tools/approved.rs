@@ -9,7 +9,8 @@ use abide_engine::{Handle, HeldLaunch};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 
-use super::policy::{CommandCaller, by_rule};
+use super::not_started::by_rule;
+use super::policy::CommandCaller;
 
 /// Reason why a held command is not started although a person says yes, also written into the audit log. `None`: it may be
 /// started.

@@ -3,11 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use abide_api::arguments::{self, BadInput, FilledText, KeyText};
+use abide_api::arguments::{self, BadInput, Env, FilledText, KeyText};
 use abide_core::{Key, SessionId};
 use abide_engine::Handle;
 use abide_engine::search::Pattern;
 use abide_output::printable::is_invisible;
+use abide_session::codec::Wire;
+use sha2::{Digest, Sha256};
 
 use super::Context;
 
@@ -46,7 +48,7 @@ pub(super) fn full_path(text: &str, context: &Context) -> PathBuf {
     }
 }
 
-/// Idempotency key of a command: the caller's own, else that of the request.
+/// Idempotency key of a call: the caller's own, else that of the request.
 pub(super) fn key(given: Option<KeyText>, context: &Context) -> Option<Key> {
     given
         .map(|key| format!("given:{}", key.0))
@@ -54,7 +56,28 @@ pub(super) fn key(given: Option<KeyText>, context: &Context) -> Option<Key> {
         .map(|key| Key(key.into()))
 }
 
-/// Session of a command that an earlier call of an agent with the same key has started, or that waits for the answer of
+/// Key of a call that starts a command, with a fingerprint of what the call gives the command. Like a key, it is stored;
+/// the key is part of it, so that equal secrets have different fingerprints.
+pub(super) fn start_key(
+    key: Option<Key>,
+    cwd: Option<&FilledText>,
+    env: Option<&Env>,
+    stdin: Option<&str>,
+) -> Option<Key> {
+    let key = key?;
+    let mut given = Vec::new();
+    key.0.to_string().put(&mut given);
+    cwd.map(|cwd| cwd.0.clone()).put(&mut given);
+    let mut variables = env.map_or_else(Vec::new, |env| env.0.clone());
+    variables.sort();
+    variables.put(&mut given);
+    stdin.unwrap_or_default().to_owned().put(&mut given);
+    let mut fingerprint = [0; 8];
+    fingerprint.copy_from_slice(&Sha256::digest(&given)[..8]);
+    Some(key.with_fingerprint(u64::from_be_bytes(fingerprint)))
+}
+
+/// Session of a command that an earlier call of an agent with the same key and arguments has started, or that waits for the answer of
 /// a person.
 pub(super) fn started_before(
     handle: &Handle,

@@ -17,7 +17,7 @@ use super::output::{OutputLimits, Part};
 use super::policy::{self, StartDecision};
 use super::position::CallerPosition;
 use super::terminal::{SessionRef, not_found};
-use super::{BadInput, Context, key, report, started_before};
+use super::{BadInput, Context, key, report, start_key, started_before};
 
 /// Arguments that the result of a call depends on.
 pub(super) struct Command {
@@ -126,7 +126,9 @@ fn start_command<L>(
     if command.trim().is_empty() {
         return Err(empty(read.tool));
     }
+    let stdin = args.stdin.as_ref().map(|stdin| &*stdin.0);
     let key = key(args.idempotency_key.take(), context);
+    let key = start_key(key, args.cwd.as_ref(), args.env.as_ref(), stdin);
     // The settings may have changed since: a command that was started is neither judged nor refused again.
     if let Some(session) = started_before(handle, context, key.as_ref(), &command) {
         return Ok(CallStart::Join(session));

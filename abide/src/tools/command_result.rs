@@ -78,7 +78,7 @@ pub(super) async fn result(
         }
         CommandTool::Execute => {
             let error = execute_error(&facts).or_else(|| written.unread.clone());
-            let text = execute_text(&facts, written, error.as_deref());
+            let text = execute_text(command, &facts, written, error.as_deref());
             let result = ExecuteCommandResult {
                 session,
                 status: report::status(view, why.is_some()),
@@ -252,13 +252,19 @@ fn execute_error(facts: &ResultFacts<'_>) -> Option<String> {
 const DECLINED: &str = "[a person was asked whether to keep waiting and said to stop the command]";
 
 /// Text of `execute_command`. The state of the command comes last, where readers look for it.
-fn execute_text(facts: &ResultFacts<'_>, written: Written, error: Option<&str>) -> String {
+fn execute_text(
+    command: &Command,
+    facts: &ResultFacts<'_>,
+    written: Written,
+    error: Option<&str>,
+) -> String {
     let unread = written.unread.filter(|unread| error != Some(unread));
     let notes = written.notes.into_iter().chain(unread);
     let last = match &facts.outcome {
         Outcome::Running(_, WhyRunning::SurvivesKill) => written.continues,
         Outcome::Running(..) => written.continues.map(|text| format!("[{text}]")),
-        Outcome::Cancelled(_) => None,
+        // Whoever waits again does not know when the command ended.
+        Outcome::Cancelled(_) if !command.joined => None,
         Outcome::Declined(..) => Some(DECLINED.into()),
         _ if report::fault(facts.view).is_some() => None,
         _ => Some(abide_engine::text::ending_line(facts.view)),

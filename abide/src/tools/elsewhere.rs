@@ -217,7 +217,7 @@ async fn owner(
     let Some(id) = given_session(arguments) else {
         return Ok(None);
     };
-    if handle.published().session(id).is_some() {
+    if handle.published().has(id) {
         return Ok(None);
     }
     machines.session_machine(id).await

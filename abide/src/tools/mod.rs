@@ -11,6 +11,7 @@ mod describe;
 mod elsewhere;
 mod equal_connections;
 mod messages;
+mod not_started;
 mod output;
 mod policy;
 mod position;
@@ -39,15 +40,14 @@ use serde_json::{Map, Value};
 pub use abide_api::arguments::BadInput;
 pub use approved::refusal as approved_refusal;
 pub(crate) use args::{escape_invisible, shown_text as shown};
-use args::{key, started_before};
+use args::{key, start_key, started_before};
 pub(crate) use call_metrics::{BOUNDS, tool_stats};
 pub(crate) use condition::{limiting_root, read as read_condition, written as written_condition};
 pub use describe::{ToolDescription, ToolEffect, add_machine_argument, all, name_shell, of};
 pub(crate) use elsewhere::{cannot_call_code, timer_with_key};
 pub(crate) use messages::subject as message_subject;
-pub(crate) use policy::{
-    AnswerFault, CommandCaller, GivenAnswer, StartDecision, answer, not_started,
-};
+pub(crate) use not_started::not_started;
+pub(crate) use policy::{AnswerFault, CommandCaller, GivenAnswer, StartDecision, answer};
 pub use question::{FormButtons, form_text, question_fields, question_text, rules_added};
 pub(crate) use report::{
     leftovers, recount_output, refused_to_person, status as session_status,
@@ -55,7 +55,7 @@ pub(crate) use report::{
 };
 pub(crate) use terminal::{
     ActionError, OWN_LIMITS, SessionControl, is_process_of, read_extend, read_signal,
-    session_of_limit_change, survives_kill,
+    session_of_limit_change, survives_kill, withdraw,
 };
 pub(crate) use timer::{
     fields as timer_fields, many as many_timers, row_fields as timer_row_fields,

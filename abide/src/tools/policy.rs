@@ -4,16 +4,13 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
-use abide_api::{
-    AuditLine, CommandTool, ErrorCode, Id, NotStartedResult, NotStartedStatus, ToolOutput,
-    ToolResult,
-};
-use abide_core::held::{Approval, NotStarted};
+use abide_api::{AuditLine, ToolResult};
+use abide_core::held::Approval;
 use abide_core::policy::{Action, Choice, Reason};
 use abide_core::request::Caller;
 use abide_core::{
     Agent, Answer, Asking, Closing, Conversation, Key, Millis, Outcome, QuestionId, Refusal,
-    Request, SessionId, shorten,
+    Request, shorten,
 };
 use abide_engine::config::{self, NetworkMode, SandboxMode};
 use abide_engine::policy::{
@@ -24,6 +21,7 @@ use abide_engine::{BeyondSettings, Handle, HeldLaunch, LaunchOptions, QuestionVi
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 
+use super::not_started::{refused, refused_by};
 use super::{BadInput, Context, approved, equal_connections};
 
 /// Longest reason of a person for a no, in characters.
@@ -296,127 +294,6 @@ fn unusable(handle: &Handle, line: AuditLine, what: &str, why: String) -> StartD
         ..line
     });
     StartDecision::Refused(Box::new(refused(sentence, None)))
-}
-
-/// Refusal by a rule.
-fn refused_by(reason: &Reason) -> ToolResult {
-    let mut text = format!(
-        "REFUSED: {}{}. Nothing was run.",
-        reason.why,
-        by_rule(&reason.rule)
-    );
-    if let Some(instead) = &reason.instead {
-        text.push_str(" Instead: ");
-        text.push_str(instead);
-    }
-    refused(
-        text,
-        Some(reason.name.clone()).filter(|name| !name.is_empty()),
-    )
-}
-
-pub(super) fn by_rule(rule: &str) -> String {
-    match rule {
-        "" => String::new(),
-        rule => format!(" (rule: {rule})"),
-    }
-}
-
-fn refused(text: String, rule: Option<String>) -> ToolResult {
-    not_started_result(
-        ErrorCode::Forbidden.into(),
-        text,
-        NotStartedStatus::Refused,
-        |fields| {
-            fields.rule = rule;
-        },
-    )
-}
-
-fn not_started_result(
-    error: Option<ErrorCode>,
-    text: String,
-    status: NotStartedStatus,
-    fill: impl FnOnce(&mut NotStartedResult),
-) -> ToolResult {
-    let mut fields = NotStartedResult {
-        status,
-        question_id: None,
-        session_id: None,
-        rule: None,
-        sandboxed_by: None,
-        sandbox_gaps: Vec::new(),
-    };
-    fill(&mut fields);
-    ToolResult {
-        error,
-        ..ToolResult::new(text, ToolOutput::NotStarted(Box::new(fields)))
-    }
-}
-
-/// Result of a call whose command was not started. `tool` is the tool that can wait for it.
-pub(crate) fn not_started(
-    handle: &Handle,
-    tool: CommandTool,
-    session: SessionId,
-    question: QuestionId,
-    why: &NotStarted,
-) -> ToolResult {
-    let (status, error, text) = match why {
-        NotStarted::Held(_) => {
-            let text = held_text(handle, tool, session, question);
-            (NotStartedStatus::Held, None, text)
-        }
-        NotStarted::Declined(because) => {
-            let because = because.as_ref();
-            let because =
-                because.map_or_else(String::new, |words| format!(": {}", one_line(words)));
-            let text = format!("REFUSED: a person said no{because}. Nothing was run.");
-            (NotStartedStatus::Refused, Some(ErrorCode::Forbidden), text)
-        }
-        NotStarted::Refused(why) => {
-            let text = format!("REFUSED: {}. Nothing was run.", one_line(why));
-            (NotStartedStatus::Refused, Some(ErrorCode::Forbidden), text)
-        }
-        NotStarted::Expired => {
-            let text = format!(
-                "EXPIRED: nobody answered question '{question}' within a day. Nothing was run."
-            );
-            (NotStartedStatus::Expired, Some(ErrorCode::Conflict), text)
-        }
-        NotStarted::Withdrawn => {
-            let text = "command execution cancelled by user. Nothing was run.".to_owned();
-            (NotStartedStatus::Withdrawn, Some(ErrorCode::Conflict), text)
-        }
-        NotStarted::Killed => {
-            let text = format!("WITHDRAWN: question '{question}' is withdrawn. Nothing was run.");
-            (NotStartedStatus::Withdrawn, None, text)
-        }
-    };
-    not_started_result(error, text, status, |fields| {
-        fields.question_id = Some(Id(question));
-        fields.session_id = (status == NotStartedStatus::Held).then_some(Id(session));
-    })
-}
-
-fn held_text(
-    handle: &Handle,
-    tool: CommandTool,
-    session: SessionId,
-    question: QuestionId,
-) -> String {
-    let tool = tool.as_str();
-    let view = handle.published().question(question);
-    let approval = view.as_ref().and_then(|view| view.state.held());
-    let reason = approval.map_or_else(
-        || "a person has to allow it".to_owned(),
-        |held| format!("{}{}", held.approval.why, by_rule(&held.approval.rule)),
-    );
-    format!(
-        "HELD: {reason}. Nothing was run yet: a person has to allow this command and has not answered yet. Question \
-         '{question}' stays open for a day (on the page and in `abide answer`); after a yes the command runs once, as session \
-         '{session}', and a message tells you. Do not run it again: do something else, or wait for it with {tool} {{\"session_id\": \"{session}\"}}."
-    )
 }
 
 /// Answer of a person.

@@ -8,6 +8,7 @@ use abide_core::{Answer, Asking, Millis, Outcome, Request};
 use abide_engine::{CallUpdate, QuestionView};
 use serde_json::{Value, json};
 
+use super::policy::person;
 use super::{Engine, pids_of, wait_for_pid, with_engine};
 
 /// Calls as a client that can ask its person.
@@ -222,6 +223,18 @@ fn interruption_kills_the_tree() {
         assert_eq!(result.to_fields()["end"], "user");
         assert!(engine.handle.published().questions().is_empty());
         assert_eq!(pids_of(&format!("sleep {mark}")), Vec::<i32>::new());
+        let session = &result.to_fields()["session_id"];
+        let again = json!({"session_id": session});
+        let again = engine.call("execute_command", again).await;
+        assert!(again.is_error(), "{}", again.text);
+        let told = "command execution cancelled by user\nbefore\n[ended after ";
+        assert!(again.text.starts_with(told), "{}", again.text);
+        assert!(
+            again.text.ends_with(": a person ended it]"),
+            "{}",
+            again.text
+        );
+        assert_eq!(again.to_fields()["status"], "exited");
     });
 }
 
@@ -307,5 +320,19 @@ fn invalid_limits_are_refused() {
             );
         }
         assert!(engine.handle.published().sessions().is_empty());
+    });
+}
+
+#[test]
+fn question_that_a_result_tells_of_is_listed_at_once() {
+    with_engine(async |engine| {
+        let arguments = json!({"command": "sleep 600", "timeout": 0.2});
+        let result = engine.call("execute_command", arguments).await;
+        let listed: serde_json::Value = person(&engine).get("/v1/questions").await.expect("a list");
+        let told = "The question whether to keep waiting is open for a person";
+        assert!(result.text.contains(told), "{}", result.text);
+        let session = &result.to_fields()["session_id"];
+        assert_eq!(listed["questions"][0]["session_id"], *session, "{listed}");
+        engine.kill(session.as_str().expect("an id")).await;
     });
 }

@@ -46,7 +46,7 @@ async fn answer(engine: &Engine, question: QuestionId, answer: Answer) -> Outcom
     pending.done().await.expect("the engine runs")
 }
 
-fn person(engine: &Engine) -> Client {
+pub fn person(engine: &Engine) -> Client {
     let daemon = http::Daemon {
         started_at: Wall(0),
         paths: Paths::under(&engine.path("abide")),

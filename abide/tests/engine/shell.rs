@@ -466,6 +466,48 @@ fn same_idempotency_key_runs_once() {
 }
 
 #[test]
+fn idempotency_key_with_other_arguments_is_refused() {
+    with_engine(async |engine: Engine| {
+        std::fs::create_dir(engine.path("other")).expect("a folder");
+        let given = json!({"command": "cat; pwd", "idempotency_key": "k",
+            "cwd": ".", "env": {"A": "1", "B": "2"}, "stdin": "text\n"});
+        for tool in ["shell", "execute_command"] {
+            let call = async |field: &str, value: Value| {
+                let mut arguments = given.clone();
+                arguments["idempotency_key"] = json!(tool);
+                arguments[field] = value;
+                let fields = arguments.as_object_mut().expect("an object");
+                fields.retain(|_, value| !value.is_null());
+                engine.call(tool, arguments).await
+            };
+            let first = call("cwd", json!(".")).await;
+            assert!(!first.is_error(), "{}", first.text);
+            for (field, value) in [
+                ("cwd", json!("other")),
+                ("cwd", Value::Null),
+                ("env", json!({"A": "1", "B": "3"})),
+                ("env", Value::Null),
+                ("stdin", json!("other\n")),
+                ("stdin", Value::Null),
+            ] {
+                let refused = call(field, value.clone()).await;
+                assert!(refused.is_error(), "{tool} {field} {value}");
+                assert!(
+                    refused.text.contains("used for another command"),
+                    "{}",
+                    refused.text
+                );
+            }
+            // The limits of a call are its own.
+            for (field, value) in [("timeout", json!(50)), ("max_output", json!(500))] {
+                let again = call(field, value).await;
+                assert_eq!(again.text, first.text);
+            }
+        }
+    });
+}
+
+#[test]
 fn empty_idempotency_key_is_refused() {
     with_engine(async |engine: Engine| {
         for (tool, rest) in [

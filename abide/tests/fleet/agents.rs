@@ -79,6 +79,15 @@ fn agent_without_a_name_is_called_after_the_name_that_its_machine_got_instead_of
     });
     let same = "SELECT count(*) FROM entered NATURAL JOIN abide.machine";
     assert_eq!(pair.server().sql(same), "1");
+    let said =
+        format!("Another machine of the fleet has the name desk, so this one is called {name};");
+    for words in [["fleet", "status"].as_slice(), &["doctor"]] {
+        let printed = second.output(words);
+        let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+        assert!(printed.contains(&said), "{printed}");
+    }
+    let status = pair.desk.output(["fleet", "status"]);
+    assert!(!String::from_utf8_lossy(&status.stdout).contains("has the name"));
 }
 
 #[test]
@@ -166,7 +175,35 @@ fn message_about_a_session_of_the_other_machine_says_how_it_ended() {
         let told = read["messages"][0]["text"].as_str();
         told.map(str::to_owned)
     });
-    for part in [&*id, "on machine build", "Command: cat", "by a person"] {
+    let parts = [
+        "on machine build",
+        "Command: cat",
+        "[ended after",
+        "a person ended it",
+    ];
+    for part in parts.into_iter().chain([&*id]) {
+        assert!(told.contains(part), "{told}");
+    }
+}
+
+#[test]
+fn message_about_a_session_of_the_other_machine_has_its_duration_and_last_lines() {
+    let pair = Pair::with("");
+    let start = "<action>start</action><command>echo first; echo last; read line; exit 3</command>";
+    let started = tool(&pair.build, Some("ann"), "terminal_session", start);
+    let id = started["session_id"].as_str().expect("an id");
+    let sent = (pair.build).output(["session", "send", id, "go", "--key", "enter"]);
+    assert!(sent.status.success(), "{sent:?}");
+    let told = look_for("the message", || {
+        let read = tool(&pair.desk, Some("ann"), "read_messages", "");
+        let told = read["messages"][0]["text"].as_str();
+        told.map(str::to_owned)
+    });
+    for part in [
+        "on machine build",
+        "[exited with code 3 after ",
+        "Last lines:\nfirst\nlast\n",
+    ] {
         assert!(told.contains(part), "{told}");
     }
 }
@@ -256,4 +293,38 @@ fn timer_of_the_other_machine_is_read_waited_for_and_stopped() {
         &format!("<timer_id>{short}</timer_id>"),
     );
     assert_eq!(waited["status"], "completed", "{waited}");
+}
+
+#[test]
+fn owner_of_a_session_that_is_lost_with_its_machine_is_told_once() {
+    let pair = Pair::with("");
+    let start = "<action>start</action><command>cat</command><pty>false</pty>";
+    let started = tool(&pair.build, Some("ann"), "terminal_session", start);
+    let id = started["session_id"].as_str().expect("an id").to_owned();
+    pair.wait_listed(&id);
+    pair.build.kill_daemon();
+    look_for("a machine that is silent", || {
+        let lost = pair.desk.output(["machine", "lost", "build"]);
+        lost.status.success().then_some(())
+    });
+    let about = format!("SELECT count(*) FROM abide.message WHERE about = '{id}'");
+    let told = look_for("the message", || {
+        let read = tool(&pair.desk, Some("ann"), "read_messages", "");
+        let told = read["messages"][0]["text"].as_str();
+        told.map(str::to_owned)
+    });
+    let lost = format!("Session '{id}' is lost: a person has said so of machine build.");
+    for part in [&*lost, "Command: cat"] {
+        assert!(told.contains(part), "{told}");
+    }
+    pair.desk.kill_daemon();
+    pair.desk.start();
+    look_for("a heartbeat of the next daemon", || {
+        let known = pair.desk.get("/v1/machines");
+        (known["joined"] == true).then_some(())
+    });
+    let done = "SELECT count(*) FROM abide.session WHERE ending IS NULL";
+    assert_eq!(pair.server().sql(done), "0");
+    assert_eq!(pair.server().sql(&about), "1");
+    pair.build.start();
 }

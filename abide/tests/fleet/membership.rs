@@ -69,6 +69,12 @@ fn init_and_join_make_a_fleet_and_another_secret_is_refused() {
     }
     let stored = server.sql("SELECT * FROM abide.machine");
     assert!(!stored.contains(secret.trim()));
+    assert!(!said(&joined).contains("has the name"), "{}", said(&joined));
+    let second = Abide::on(None);
+    std::fs::write(second.path("config.toml"), "machine = \"desk\"\n").expect("it");
+    let joined = with_input(&second, &["fleet", "join", &url], &secret);
+    let told = "Another machine of the fleet has the name desk, so this one is called desk-";
+    assert!(said(&joined).contains(told), "{}", said(&joined));
     let left = build.output(["fleet", "leave"]);
     assert!(left.status.success(), "{}", said(&left));
     assert_eq!(

@@ -228,3 +228,43 @@ fn p173_agent_and_command_see_no_rules_and_remove_none() {
     let text = std::fs::read_to_string(abide.path("abide/policy.toml")).expect("a file");
     assert!(text.contains("always-1"), "{text}");
 }
+
+#[test]
+fn held_command_is_withdrawn_by_a_kill() {
+    let abide =
+        Abide::with("[[policy.rule]]\nrun = [\"touch\"]\ndo = \"ask\"\nwhy = \"makes a file\"\n");
+    let held = || {
+        let shell = json!({"command": "touch made"});
+        let held = abide.good("POST /v1/tools/shell", "", &shell);
+        assert_eq!(held["status"], "held", "{held}");
+        let id = held["session_id"].as_str().expect("an id").to_owned();
+        (id, held["question_id"].clone())
+    };
+    let open = || abide.good("GET /v1/questions", PERSON, &Value::Null)["total"].clone();
+    // As an agent, as a person, and with `abide kill`.
+    for headers in ["", PERSON] {
+        let (id, question) = held();
+        let other = "abide-agent: other\r\n";
+        let line = format!("POST /v1/sessions/{id}/kill");
+        assert_eq!(abide.ask(&line, other, &json!({})).0, 404);
+        assert_eq!(open(), 1);
+        let killed = abide.good(&line, headers, &json!({}));
+        assert_eq!(killed["status"], "withdrawn", "{killed}");
+        assert_eq!(killed["question_id"], question, "{killed}");
+        assert_eq!(open(), 0);
+        assert_eq!(abide.ask(&line, headers, &json!({})).0, 404);
+        // The agent knows what it has withdrawn itself.
+        let messages = abide.good("POST /v1/tools/read_messages", "", &json!({}));
+        let text = messages["text"].to_string();
+        let told = format!("Question '{}'", question.as_str().expect("an id"));
+        assert_eq!(text.contains(&told), headers == PERSON, "{text}");
+    }
+    let (id, _) = held();
+    let killed = abide.output(["kill", &id]);
+    let said = String::from_utf8_lossy(&killed.stdout).into_owned();
+    assert!(
+        said.contains("is withdrawn. Nothing was run."),
+        "{killed:?}"
+    );
+    assert_eq!(open(), 0);
+}

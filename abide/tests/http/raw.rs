@@ -106,3 +106,45 @@ fn search_covers_all_logs_newest_first() {
         assert_eq!(status, 400, "{wrong}: {problem}");
     }
 }
+
+const TOKEN: &str = "ghp_0123456789abcdefghijklmnopqrstuvwxyzAB";
+
+/// Output of a session by each way that returns it byte by byte.
+fn outputs(abide: &Abide, id: &str, headers: &str) -> Vec<String> {
+    ["log", "log/raw", "log?format=frames&follow=true"]
+        .map(|way| {
+            let line = format!("GET /v1/sessions/{id}/{way}");
+            abide.open(&line, headers, "").rest()
+        })
+        .into()
+}
+
+#[test]
+fn raw_output_has_the_secrets_for_a_person_only() {
+    let abide = Abide::new();
+    let env = json!({"DB_PASSWORD": "correct-horse"});
+    let command = format!("echo as $DB_PASSWORD; echo {TOKEN} >&2");
+    let shell = json!({"command": command, "env": env});
+    let ran = abide.good("POST /v1/tools/shell", "", &shell);
+    let id = ran["session_id"].as_str().expect("an id");
+    for output in outputs(&abide, id, PERSON) {
+        assert!(output.contains("as correct-horse\n"), "{output}");
+        assert!(output.contains(TOKEN), "{output}");
+    }
+    for output in outputs(&abide, id, "") {
+        assert!(
+            output.contains(&format!("as {}\n", "*".repeat(13))),
+            "{output}"
+        );
+        assert!(output.contains(&"*".repeat(TOKEN.len())), "{output}");
+        assert!(
+            !output.contains("horse") && !output.contains("ghp_"),
+            "{output}"
+        );
+    }
+    let run = json!({"command": "echo as $DB_PASSWORD", "cwd": "/", "key": "k",
+        "env": [["PATH", "/usr/bin:/bin"], ["DB_PASSWORD", "correct-horse"]]});
+    let ran = abide.open("POST /v1/runs", "", &run.to_string()).rest();
+    assert!(ran.contains(&format!("as {}\n", "*".repeat(13))), "{ran}");
+    assert!(!ran.contains("horse"), "{ran}");
+}

@@ -2,6 +2,7 @@
 
 use harness::postgres::Server;
 use harness::{Abide, look_for};
+use serde_json::json;
 
 use super::{at, commands_run, harness, made, made_at_last, make, mission, on, refused};
 use super::{server, stored, trouble};
@@ -210,4 +211,44 @@ fn f52_server_without_autovacuum_works_and_is_reported() {
     assert_eq!(stored(server(&mut abide)), [id]);
     let said = doctor(&abide);
     assert!(said.contains("`autovacuum` is off"), "{said}");
+}
+
+#[test]
+fn command_is_held_only_while_its_question_can_be_stored() {
+    const ASKS: &str = "[[policy.rule]]\nrun = [\"touch\"]\ndo = \"ask\"\nwhy = \"makes a file\"\n";
+    let mut abide = on(Server::start());
+    abide.configure(ASKS);
+    abide.start();
+    made(&make(&abide, "before"));
+    let shell = |abide: &Abide| {
+        let command = json!({"command": "touch made"});
+        let answer = abide.call_in(["ann", "c"], "shell", &command);
+        answer.expect("an answer").body
+    };
+    let open = |abide: &Abide| abide.get("/v1/questions")["questions"].clone();
+    server(&mut abide).kill();
+    let refused = shell(&abide);
+    assert_eq!(refused["status"], "refused", "{refused}");
+    let text = refused["text"].as_str().expect("a text");
+    for part in [
+        "cannot be stored",
+        "cannot be reached since",
+        "Nothing was run",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(open(&abide), json!([]));
+    server(&mut abide).resume();
+    let held = look_for("a command that is held", || {
+        let answer = shell(&abide);
+        (answer["status"] == "held").then_some(answer)
+    });
+    abide.kill_daemon();
+    abide.start();
+    let open = look_for("the question", || {
+        let open = open(&abide);
+        (open != json!([])).then_some(open)
+    });
+    assert_eq!(open[0]["question_id"], held["question_id"], "{open}");
+    assert_eq!(open.as_array().map(Vec::len), Some(1), "{open}");
 }

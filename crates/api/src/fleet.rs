@@ -11,6 +11,9 @@ use crate::words::words;
 pub struct FleetMachines {
     /// Name of this machine; `null` if its state is not in a shared database.
     pub machine: Option<String>,
+    /// Name that this machine was to have, if another machine had it already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name_taken: Option<String>,
     /// True if this machine is a member.
     pub joined: bool,
     /// True if this machine has a fleet secret, so that machines can call each other.

@@ -5,10 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::words::words;
-use crate::{Id, SandboxedBy};
+use crate::{Id, SandboxedBy, Session};
 
 /// Fields of the result of a command that was not started.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NotStartedResult {
     pub status: NotStartedStatus,
     /// Question that a person has to answer.
@@ -23,7 +23,7 @@ pub struct NotStartedResult {
     /// `null`: nothing was run.
     pub sandboxed_by: Option<SandboxedBy>,
     /// Promises that the sandbox does not keep.
-    pub sandbox_gaps: Vec<&'static str>,
+    pub sandbox_gaps: Vec<String>,
 }
 
 words! {
@@ -45,6 +45,16 @@ pub enum StartsCommand<T> {
     Started(T),
     /// The command was not started.
     NotStarted(NotStartedResult),
+}
+
+/// Response to a kill.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Killed {
+    /// The session has ended.
+    Session(Box<Session>),
+    /// The command waited for the answer of a person and will not be started.
+    Withdrawn(NotStartedResult),
 }
 
 /// Command of a question.

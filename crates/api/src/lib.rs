@@ -38,7 +38,9 @@ mod words;
 pub use command::{ExecuteCommandResult, ShellResult, ShellStatus};
 pub use event::{Hello, SessionPulse};
 pub use fleet::{FleetMachine, FleetMachines, MachineActed, MachineState, SshRoute};
-pub use held::{AnswerOffer, NotStartedResult, NotStartedStatus, QuestionCommand, StartsCommand};
+pub use held::{
+    AnswerOffer, Killed, NotStartedResult, NotStartedStatus, QuestionCommand, StartsCommand,
+};
 pub use known_id::{KnownId, KnownIds};
 pub use log::{LogLine, LogLines, LogMatches, LogRange, LogStream, LogStyle};
 pub use message::{DeliveredMessage, Delivery, Message, MessagePage, ReadMessagesResult};

@@ -52,6 +52,7 @@ pub struct Engine {
     sessions: BTreeMap<SessionId, SessionState>,
     /// Number of sessions whose leader runs or is being started.
     running: usize,
+    /// By the names of the keys.
     session_by_key: BTreeMap<(Agent, Key), SessionId>,
     waits: BTreeMap<CallId, Wait>,
     /// Until then, calls that waited before the restart may reconnect.
@@ -268,6 +269,9 @@ impl Engine {
             Event::MessagesTaken { messages } => {
                 self.adopted.messages_taken(&messages);
                 self.messages_loaded(step, messages);
+            }
+            Event::LostElsewhere { session, agent } => {
+                self.post_session_ended(step, agent, None, session);
             }
             Event::MessagesGone { numbers } => {
                 self.outbox.unload(|number| numbers.contains(&number));

@@ -142,6 +142,8 @@ pub enum Event {
     },
     /// Messages of other machines for agents that are connected here. They belong to this machine from now on.
     MessagesTaken { messages: Vec<StoredMessage> },
+    /// A session of another machine is lost, and no machine tells its owner of that.
+    LostElsewhere { session: SessionId, agent: Agent },
     /// Another machine has taken these messages, because their agent is connected there.
     MessagesGone { numbers: Vec<u64> },
     /// Deadlines as the database has them, after the fleet time has changed. Those in memory may be too early.

@@ -66,6 +66,21 @@ pub enum NotStarted {
     Withdrawn,
     /// The agent has withdrawn it before a person answered.
     Killed,
+    /// No person can answer now, and the question could not be stored for one who comes later.
+    NotStored,
+}
+
+impl NotStarted {
+    /// True if the owner is sent a message about it, unless a call tells it.
+    pub(crate) const fn tells_owner(&self) -> bool {
+        match self {
+            NotStarted::Held(_)
+            | NotStarted::Declined(_)
+            | NotStarted::Refused(_)
+            | NotStarted::Expired => true,
+            NotStarted::Withdrawn | NotStarted::Killed | NotStarted::NotStored => false,
+        }
+    }
 }
 
 /// Reason why a call does not wait for the answer.

@@ -213,6 +213,51 @@ pub fn settings_name(agent: &str) -> &str {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Conversation(pub Arc<str>);
 
-/// Idempotency key: the same key from the same agent never starts a second command.
+/// Idempotency key: the same key from the same agent never starts a second command. That of a call that starts a command
+/// has a fingerprint of the arguments of the call behind its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub Arc<str>);
+
+/// Character between the name and the fingerprint of a key.
+const FINGERPRINT: char = '\n';
+/// Hexadecimal digits of a fingerprint.
+const FINGERPRINT_DIGITS: usize = 16;
+
+impl Key {
+    /// The key with this fingerprint.
+    pub fn with_fingerprint(&self, fingerprint: u64) -> Key {
+        Key(alloc::format!("{}{FINGERPRINT}{fingerprint:016x}", self.0).into())
+    }
+
+    /// The key without a fingerprint.
+    pub fn name(&self) -> Key {
+        match self.parts() {
+            (name, Some(_)) => Key(name.into()),
+            (_, None) => self.clone(),
+        }
+    }
+
+    /// True if a call with this key may repeat one that had the other key: the names are equal, and so are the
+    /// fingerprints if both have one.
+    pub fn may_repeat(&self, other: &Key) -> bool {
+        let ((name, own), (other_name, other)) = (self.parts(), other.parts());
+        name == other_name && own.zip(other).is_none_or(|(own, other)| own == other)
+    }
+
+    /// True if a call with this key and command repeats one that had one of these keys and that command.
+    pub fn repeats(&self, keys: &[Key], first: &str, command: &str) -> bool {
+        first == command && keys.iter().any(|key| self.may_repeat(key))
+    }
+
+    fn parts(&self) -> (&str, Option<&str>) {
+        let is_digit = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+        match self.0.rsplit_once(FINGERPRINT) {
+            Some((name, digits))
+                if digits.len() == FINGERPRINT_DIGITS && digits.bytes().all(is_digit) =>
+            {
+                (name, Some(digits))
+            }
+            _ => (&self.0, None),
+        }
+    }
+}

@@ -41,6 +41,18 @@ pub enum Record {
     Message(message::Record),
 }
 
+impl Record {
+    /// Question that it is about.
+    pub(crate) const fn question(&self) -> Option<QuestionId> {
+        match self {
+            Record::Asked { question, .. }
+            | Record::Closed { question, .. }
+            | Record::Held { question, .. } => Some(*question),
+            Record::Timer(_) | Record::Message(_) => None,
+        }
+    }
+}
+
 /// Ids, clocks and numbers as the database has them at the start of a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredState {

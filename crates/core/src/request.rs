@@ -142,7 +142,7 @@ pub enum Refusal {
     QuestionClosed(QuestionId, crate::question::Closing),
     /// The session has ended; only a running one can do this.
     SessionEnded(SessionId),
-    /// The same key was used for another command.
+    /// The same key was used for another command, or with other arguments.
     KeyReused(Key),
     /// Refusal about a timer.
     Timer(timer::Refusal),

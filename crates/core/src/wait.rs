@@ -108,7 +108,7 @@ pub enum Goal {
     Ended,
     /// The tree is gone.
     Gone,
-    /// The tree is gone; this call was interrupted.
+    /// The tree is gone; this call, or one before it, was interrupted.
     Interrupted,
     /// A try of a condition has ended, and its tree is gone.
     Tried,

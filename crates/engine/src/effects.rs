@@ -220,7 +220,10 @@ impl Performer {
             Effect::WatchOutput { session, beyond } => {
                 self.keepers.send(session, &ToKeeper::Watch { beyond });
             }
-            Effect::Ask { question } => self.ask(engine, question),
+            Effect::Ask { question } => {
+                self.ask(engine, question);
+                self.handle.published().question_shown(question);
+            }
             Effect::Close { question, closing } => {
                 if matches!(closing, Closing::Expired | Closing::Withdrawn) {
                     self.audit_closed(question, closing);
@@ -256,8 +259,12 @@ impl Performer {
         }
     }
 
-    /// Adds the last observation of the prober to a timer that ended before its condition held.
-    pub fn add_last_observation(&self, effect: &mut Effect) {
+    /// Notes a question that is shown later, and adds the last observation of the prober to a timer that ended before its
+    /// condition held.
+    pub fn prepare(&self, effect: &mut Effect) {
+        if let Effect::Ask { question } = effect {
+            self.handle.published().question_asked(*question);
+        }
         if let Effect::Record(Record::Timer(timer::Record::Ended(timer::Ended {
             id,
             seen,

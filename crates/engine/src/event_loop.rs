@@ -253,7 +253,7 @@ impl Turns {
     /// commit if it had nothing to write.
     async fn end_turn(&mut self, now: Now) {
         for effect in &mut self.effects {
-            self.performer.add_last_observation(effect);
+            self.performer.prepare(effect);
         }
         self.commits.gather(&mut self.effects, &self.calls);
         let after = self.commits.begin(&mut self.engine, now.mono);

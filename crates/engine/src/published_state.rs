@@ -1,10 +1,10 @@
 //! Published state: one view per session and open question, which interfaces read without asking the event loop.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use abide_core::session::{Phase, Session};
 use abide_core::{
@@ -13,6 +13,7 @@ use abide_core::{
 };
 use tokio::sync::{Notify, broadcast, watch};
 
+use crate::clock::pause;
 use crate::keepers::PortState;
 use crate::lock::lock;
 use abide_session::facts::Facts;
@@ -21,11 +22,13 @@ use abide_session::log::LOG_FOLDER;
 /// Newest views, and a stream of changes.
 pub struct PublishedState {
     sessions: Mutex<BTreeMap<SessionId, Arc<SessionView>>>,
-    /// Sessions by the idempotency keys of their starts.
+    /// Sessions by the names of the idempotency keys of their starts.
     keys: Mutex<BTreeMap<(Agent, Key), SessionId>>,
     questions: Mutex<BTreeMap<QuestionId, Arc<QuestionView>>>,
     changes: broadcast::Sender<Change>,
     questions_changed: watch::Sender<()>,
+    /// Questions that are asked and shown only after their commit.
+    unshown: watch::Sender<BTreeSet<QuestionId>>,
     any_ended: Notify,
     unread: AtomicBool,
     timers: AtomicUsize,
@@ -154,6 +157,9 @@ pub enum Change {
     MessageUpdated(u64),
 }
 
+/// Time for which a list waits for the commits of questions.
+const SHOWN_WITHIN: Duration = Duration::from_secs(1);
+
 /// Changes that a follower may lag behind before it has to read everything again.
 const CHANGES: usize = 1_024;
 
@@ -165,6 +171,7 @@ impl Default for PublishedState {
             questions: Mutex::default(),
             changes: broadcast::channel(CHANGES).0,
             questions_changed: watch::Sender::new(()),
+            unshown: watch::Sender::default(),
             any_ended: Notify::new(),
             unread: AtomicBool::new(false),
             timers: AtomicUsize::new(0),
@@ -185,14 +192,15 @@ impl PublishedState {
     /// Session that this command of an agent has, or will have if a person approves it, by the idempotency key of its
     /// start.
     pub fn session_under_key(&self, agent: &Agent, key: &Key, command: &str) -> Option<SessionId> {
-        let started = lock(&self.keys).get(&(agent.clone(), key.clone())).copied();
+        let started = lock(&self.keys).get(&(agent.clone(), key.name())).copied();
         if let Some(view) = started.and_then(|id| self.session(id)) {
-            return (*view.state.command == *command).then_some(view.id);
+            let is_same = key.repeats(&view.state.keys, &view.state.command, command);
+            return is_same.then_some(view.id);
         }
         let questions = lock(&self.questions);
         let mut held = questions.values().filter(|question| {
             question.state.held().is_some_and(|held| {
-                held.agent == *agent && held.keys.contains(key) && *held.command == *command
+                held.agent == *agent && key.repeats(&held.keys, &held.command, command)
             })
         });
         held.next().map(|question| question.state.session())
@@ -206,6 +214,11 @@ impl PublishedState {
             let own = held.is_some_and(|held| agent.is_none_or(|agent| *agent == held.agent));
             own && question.state.session() == session
         })
+    }
+
+    /// True if a session is here, or a command that will be this session waits here for the answer of a person.
+    pub fn has(&self, session: SessionId) -> bool {
+        self.session(session).is_some() || self.is_held(session, None)
     }
 
     pub fn question(&self, id: QuestionId) -> Option<Arc<QuestionView>> {
@@ -239,7 +252,7 @@ impl PublishedState {
                 .state
                 .keys
                 .iter()
-                .map(|key| (view.state.agent.clone(), key.clone()));
+                .map(|key| (view.state.agent.clone(), key.name()));
             lock(&self.keys).extend(names.map(|name| (name, id)));
         }
         sessions.insert(id, Arc::new(view));
@@ -283,13 +296,34 @@ impl PublishedState {
         };
         let mut keys = lock(&self.keys);
         for key in &view.state.keys {
-            let name = (view.state.agent.clone(), key.clone());
+            let name = (view.state.agent.clone(), key.name());
             if keys.get(&name) == Some(&id) {
                 keys.remove(&name);
             }
         }
         drop(keys);
         self.session_changed(id);
+    }
+
+    /// Notes that a question will be shown after its commit.
+    pub(super) fn question_asked(&self, id: QuestionId) {
+        self.unshown.send_if_modified(|unshown| unshown.insert(id));
+    }
+
+    /// Notes that a question is shown, or was closed before that.
+    pub(super) fn question_shown(&self, id: QuestionId) {
+        self.unshown.send_if_modified(|unshown| unshown.remove(&id));
+    }
+
+    /// Waits until the questions are shown that are asked by now, since a result may tell of one before its commit.
+    pub async fn asked_questions_shown(&self) {
+        let mut unshown = self.unshown.subscribe();
+        let asked = unshown.borrow_and_update().clone();
+        tokio::select! {
+            biased;
+            _ = unshown.wait_for(|unshown| unshown.is_disjoint(&asked)) => {}
+            () = pause(SHOWN_WITHIN) => {}
+        }
     }
 
     /// Adds an open question to lists.

@@ -299,6 +299,9 @@ fn not_started(why: &NotStarted) -> String {
         NotStarted::Expired => "nobody answered within a day".into(),
         NotStarted::Withdrawn => "its call was interrupted".into(),
         NotStarted::Killed => "the agent has withdrawn it".into(),
+        NotStarted::NotStored => {
+            "nobody can be asked, and the question cannot be stored for later".into()
+        }
     }
 }
 

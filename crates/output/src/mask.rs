@@ -4,6 +4,7 @@
 //! A format must be unambiguous, so that hashes, UUIDs and encoded data stay, which a model needs.
 //! Masking is no security boundary: a secret that a command encodes is not found.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
@@ -91,16 +92,18 @@ impl Mask {
 
     /// Byte ranges of the secrets in output, in order, with their names; without tokens of known formats.
     pub fn find_secrets(&self, output: &[u8]) -> Vec<(Range<usize>, &str)> {
-        if let Ok(text) = std::str::from_utf8(output) {
-            return self.secrets.find(text);
+        self.secrets.find(&text_of(output))
+    }
+
+    /// Overwrites the secrets in output with asterisks, so that its length stays.
+    pub fn overwrite(&self, output: &mut [u8]) {
+        let places: Vec<Range<usize>> = {
+            let secrets = self.secrets_in(&text_of(output));
+            secrets.into_iter().map(|(place, _)| place).collect()
+        };
+        for place in places {
+            output[place].fill(b'*');
         }
-        // One character for each invalid byte, so that the offsets stay. No variable contains it.
-        let mut text = String::with_capacity(output.len());
-        for chunk in output.utf8_chunks() {
-            text.push_str(chunk.valid());
-            text.extend(std::iter::repeat_n('\0', chunk.invalid().len()));
-        }
-        self.secrets.find(&text)
     }
 
     /// Part of a text with its secrets replaced. A secret that lies over an end of the part is replaced too, so that
@@ -126,6 +129,19 @@ impl Mask {
         secrets.sort_by_key(|(place, _)| place.start);
         secrets
     }
+}
+
+/// Output as text, with one character for each invalid byte, so that the offsets stay. No variable contains it.
+fn text_of(output: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(output) {
+        return text.into();
+    }
+    let mut text = String::with_capacity(output.len());
+    for chunk in output.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(std::iter::repeat_n('\0', chunk.invalid().len()));
+    }
+    text.into()
 }
 
 /// Part of a text with these secrets replaced.
@@ -272,6 +288,22 @@ mod tests {
             mask.apply(text.to_owned()),
             "login [masked:DB_PASSWORD] in /home/dev/project, short, /run/agent.sock"
         );
+    }
+
+    #[test]
+    fn overwritten_output_keeps_its_length() {
+        let mask = knowing(&[("DB_PASSWORD", "correct-horse")]);
+        let mut output =
+            b"\xff correct-horse, Authorization: Bearer abcdefghijklmnop1234\n".to_vec();
+        let length = output.len();
+        mask.overwrite(&mut output);
+        assert_eq!(output.len(), length);
+        let text = String::from_utf8_lossy(&output).into_owned();
+        assert!(
+            text.starts_with("\u{fffd} *************, Authorization: Bearer ****"),
+            "{text}"
+        );
+        assert!(text.ends_with("*\n"), "{text}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use abide_engine::config::{Config, Paths};
 use abide_output::printable::one_line;
 
 use super::Finding;
-use crate::cli::fleet::ssh_sentence;
+use crate::cli::fleet::{ssh_sentence, taken_sentence};
 use crate::http;
 
 /// Finding about the fleet; none if the state is not in a shared database.
@@ -46,6 +46,13 @@ fn judge(fleet: &FleetMachines) -> Finding {
             "fleet",
             format!("{says}; without a fleet secret, machines cannot call each other"),
             "`abide fleet join --help` says how to give this machine the secret",
+        );
+    }
+    if let Some(taken) = &fleet.name_taken {
+        return Finding::warning(
+            "fleet",
+            format!("{says}. {}", taken_sentence(taken, &name)),
+            "set `machine` in the configuration; a name is the address of a machine for `on` and `[fleet]`",
         );
     }
     if !away.is_empty() {
@@ -96,6 +103,18 @@ mod tests {
             destination: "b.example".into(),
             fault: Some("refused".into()),
         });
+        let taken = FleetMachines {
+            machine: Some("a-0001".into()),
+            name_taken: Some("a".into()),
+            joined: true,
+            linked: true,
+            trouble: None,
+            machines: vec![here.clone()],
+        };
+        let finding = judge(&taken);
+        assert_eq!(finding.level, Severity::Warning);
+        let says = "has the name a, so this one is called a-0001;";
+        assert!(finding.says.contains(says), "{}", finding.says);
         for (machines, joined, linked, level, says) in [
             (
                 vec![here.clone()],
@@ -143,6 +162,7 @@ mod tests {
         ] {
             let fleet = FleetMachines {
                 machine: Some("a".into()),
+                name_taken: None,
                 joined,
                 linked,
                 trouble: None,

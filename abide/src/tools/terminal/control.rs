@@ -16,7 +16,7 @@ use super::{
     SessionRef, ended, start,
 };
 use crate::signals;
-use crate::tools::policy::not_started;
+use crate::tools::not_started::not_started;
 use abide_engine::peer::Peer;
 use abide_engine::screen::Size;
 use abide_engine::{Handle, SessionView};
@@ -209,7 +209,9 @@ impl ActionRunner {
         } else {
             End::Agent
         };
-        if let Some(withdrawn) = self.withdraw(session_ref, end).await? {
+        if let SessionRef::Id(session) = session_ref
+            && let Some(withdrawn) = withdraw(&self.handle, self.caller(), *session, end).await?
+        {
             return Ok(withdrawn.into());
         }
         let view = self.session(session_ref)?;
@@ -247,31 +249,25 @@ impl ActionRunner {
     }
 }
 
-impl ActionRunner {
-    /// Withdraws a command that waits for the answer of a person. `None`: it was started, or is not one.
-    async fn withdraw(
-        &self,
-        session_ref: &SessionRef,
-        end: End,
-    ) -> Result<Option<ToolResult>, ActionError> {
-        let (SessionRef::Id(session), caller) = (session_ref, self.caller()) else {
-            return Ok(None);
-        };
-        let published = self.handle.published();
-        if !published.is_held(*session, caller.agent.as_ref()) {
-            return Ok(None);
-        }
-        let session = *session;
-        let request = Request::Kill { session, end };
-        let pending = self.handle.call(caller, request, None).await;
-        Ok(match pending.done().await.ok_or(ActionError::Stopping)? {
-            Outcome::NotStarted(session, question, why) => {
-                let tool = CommandTool::Execute;
-                Some(not_started(&self.handle, tool, session, question, &why))
-            }
-            _ => None,
-        })
+/// Withdraws a command that waits for the answer of a person. `None`: it was started, or is not one.
+pub(crate) async fn withdraw(
+    handle: &Handle,
+    caller: Caller,
+    session: SessionId,
+    end: End,
+) -> Result<Option<ToolResult>, ActionError> {
+    if !handle.published().is_held(session, caller.agent.as_ref()) {
+        return Ok(None);
     }
+    let request = Request::Kill { session, end };
+    let pending = handle.call(caller, request, None).await;
+    Ok(match pending.done().await.ok_or(ActionError::Stopping)? {
+        Outcome::NotStarted(session, question, why) => {
+            let tool = CommandTool::Execute;
+            Some(not_started(handle, tool, session, question, &why))
+        }
+        _ => None,
+    })
 }
 
 /// Refusal for a command that tries to move its own limits: a limit that the command itself can move limits nothing.

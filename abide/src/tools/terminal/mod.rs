@@ -169,7 +169,7 @@ fn shortened(text: &str) -> String {
 
 pub(crate) use control::{
     OWN_LIMITS, SessionControl, is_process_of, read_extend, read_signal, session_of_limit_change,
-    survives_kill,
+    survives_kill, withdraw,
 };
 
 /// Performs an action. `None`: the daemon is stopping.

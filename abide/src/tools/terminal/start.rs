@@ -12,9 +12,10 @@ use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
 use super::read::ending;
 use super::send::LINES;
 use super::{ActionError, ActionRunner, BadInput, Context, FinishedAction, unreadable};
+use crate::tools::not_started::not_started;
 use crate::tools::policy::{self, StartDecision};
 use crate::tools::sandbox::SandboxArgs;
-use crate::tools::{key, report, started_before};
+use crate::tools::{key, report, start_key, started_before};
 use abide_engine::clock::SystemClock;
 use abide_engine::{CallStep, CallUpdate, Handle, LaunchOptions, PendingCall, SessionView, Stdin};
 
@@ -52,6 +53,7 @@ pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Resul
         Some(limit) => Some(limit),
     };
     let key = key(args.idempotency_key, context);
+    let key = start_key(key, args.cwd.as_ref(), args.env.as_ref(), None);
     if let Some(session) = started_before(handle, context, key.as_ref(), &command) {
         return Ok(Start {
             begin: Begin::Join(session),
@@ -142,7 +144,7 @@ impl ActionRunner {
         let outcome = self.started(pending).await.ok_or(ActionError::Stopping)?;
         if let Outcome::NotStarted(session, question, why) = &outcome {
             let tool = CommandTool::Execute;
-            let held = policy::not_started(&self.handle, tool, *session, *question, why);
+            let held = not_started(&self.handle, tool, *session, *question, why);
             return Ok(held.into());
         }
         if let Outcome::Refused(refusal) = &outcome {

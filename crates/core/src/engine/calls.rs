@@ -141,7 +141,7 @@ impl Engine {
         };
         let agent = caller.agent.unwrap_or_else(|| self.unnamed.clone());
         let conversation = caller.conversation;
-        let named_key = run.key.clone().map(|key| (agent.clone(), key));
+        let named_key = run.key.as_ref().map(|key| (agent.clone(), key.name()));
         let known_session = named_key.and_then(|key| self.session_by_key.get(&key).copied());
         let session = known_session.or(reserved).ok_or_else(no_id)?;
         let goal = match run.detach {
@@ -156,7 +156,9 @@ impl Engine {
         };
         if let Some(first) = known_session.and_then(|id| self.session(id)) {
             return match run.key {
-                Some(key) if first.command != run.command => Err(Refusal::KeyReused(key)),
+                Some(key) if !key.repeats(&first.keys, &first.command, &run.command) => {
+                    Err(Refusal::KeyReused(key.name()))
+                }
                 _ => self.wait_for(step, wait),
             };
         }
@@ -381,11 +383,8 @@ impl Engine {
         }
         wait.goal = Goal::Interrupted;
         let id = wait.session;
-        if self
-            .sessions
-            .get(&id)
-            .is_some_and(SessionState::leader_runs)
-        {
+        if let Some(entry) = self.sessions.get_mut(&id).filter(|s| s.leader_runs()) {
+            entry.interrupted = true;
             self.request_kill(step, id, End::User);
         }
     }

@@ -3,14 +3,15 @@
 //! The daemon commits one generation at a time and goes on stepping meanwhile, so there are at most two that are not
 //! durable: one whose commit is in flight, and the one that gathers. Timers and messages are reverted when
 //! a commit fails. Sessions are not, because their keepers record them, and neither are questions: one that could not
-//! be recorded is asked anyway, and its closing is recorded again.
+//! be recorded is asked anyway, and its closing is recorded again. A question about a command is recorded again too, and
+//! withdrawn if no call waits for it before that.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::{Engine, Step};
 use crate::effect::Effect;
-use crate::id::{Agent, CallId, TimerId};
+use crate::id::{Agent, CallId, QuestionId, TimerId};
 use crate::limit;
 use crate::message::{About, MessageContent};
 use crate::record::Record;
@@ -37,12 +38,17 @@ pub(super) enum UncommittedEvent {
     ConditionDecided(TimerId, CompletedBy, Observation),
     /// A message that no call delivers.
     Posted(Agent, MessageContent),
-    /// The closing of a question, or what became of its command.
+    /// A question about a command, the closing of any question, or what became of its command.
     Recorded(Record),
     Released(Agent),
 }
 
 impl UncommittedEvent {
+    /// True if it stores this question.
+    pub fn asks(&self, of: QuestionId) -> bool {
+        matches!(self, UncommittedEvent::Recorded(Record::Asked { question, .. }) if *question == of)
+    }
+
     /// True if its record is in the shard of this machine.
     fn is_of_home(&self) -> bool {
         matches!(
@@ -128,6 +134,7 @@ impl Engine {
         }
         self.uncommitted_calls.take(which);
         self.refuse_orphans(step);
+        self.refuse_unstored(step);
     }
 
     /// Refuses calls that stand by again on timers which another machine has by now.
@@ -144,14 +151,22 @@ impl Engine {
     }
 
     /// Records what cannot be undone: again if its commit fails, and later while another machine has the shard of this
-    /// one, where it would make all other records fail.
+    /// one, where it would make all other records fail. What became of a question is recorded after the question.
     pub(super) fn record_surely(&mut self, step: &mut Step<'_>, record: Record) {
-        if self.adopted.is_home_unloaded() {
+        let is_unstored = record.question().is_some_and(|of| self.is_unstored(of));
+        if self.adopted.is_home_unloaded() || is_unstored {
             return self.retry_later(step, UncommittedEvent::Recorded(record));
         }
         step.push(Effect::Record(record.clone()));
         self.uncommitted_events
             .push(UncommittedEvent::Recorded(record));
+    }
+
+    /// True if a question could not be stored yet.
+    pub(super) fn is_unstored(&self, question: QuestionId) -> bool {
+        self.events_to_retry
+            .iter()
+            .any(|event| event.asks(question))
     }
 
     /// Keeps an event that cannot be handled yet.

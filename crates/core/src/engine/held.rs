@@ -15,7 +15,7 @@ use crate::held::{self, Approval, HeldCommand, NotStarted, WhyHeld};
 use crate::id::{Agent, CallId, Conversation, Key, QuestionId, SessionId};
 use crate::limit;
 use crate::message::{self, About};
-use crate::question::{Answer, Closing, Question, Subject};
+use crate::question::{Answer, ClosedQuestion, Closing, Question, Subject};
 use crate::record::Record;
 use crate::request::{Refusal, Run};
 use crate::session::Session;
@@ -92,12 +92,15 @@ impl Engine {
         let Some(key) = &run.key else {
             return Ok(None);
         };
+        let name = key.name();
         for (session, question) in &self.held {
-            let held = self.questions.get(*question).and_then(Question::held);
-            if held.is_some_and(|held| held.agent == *agent && held.keys.contains(key)) {
-                return match held.is_some_and(|held| held.command == run.command) {
+            let Some(held) = self.questions.get(*question).and_then(Question::held) else {
+                continue;
+            };
+            if held.agent == *agent && held.keys.iter().any(|known| known.name() == name) {
+                return match key.repeats(&held.keys, &held.command, &run.command) {
                     true => Ok(Some((*question, *session))),
-                    false => Err(Refusal::KeyReused(key.clone())),
+                    false => Err(Refusal::KeyReused(name)),
                 };
             }
         }
@@ -170,7 +173,7 @@ impl Engine {
         let question = self.questions.open(state.clone());
         self.held.insert(session, question);
         self.set_expiry(step, question, asked);
-        step.push(Effect::Record(Record::Asked { question, state }));
+        self.record_surely(step, Record::Asked { question, state });
         step.push(Effect::Ask { question });
         question
     }
@@ -403,7 +406,7 @@ impl Engine {
         for call in self.held_calls(question) {
             self.reply_held(step, call, why.clone());
         }
-        if !told && !matches!(why, NotStarted::Withdrawn | NotStarted::Killed) {
+        if !told && why.tells_owner() {
             self.post_answer(step, question, held);
         }
     }
@@ -461,8 +464,65 @@ impl Engine {
         let unable = (self.waits_for_answer(question)).filter(|(_, answer)| !answer.waits_unasked);
         let calls: Vec<CallId> = unable.map(|(wait, _)| wait.call).collect();
         for call in calls {
-            self.reply_held(step, call, NotStarted::Held(WhyHeld::NobodyToAsk));
+            self.reply_unanswered(step, call, question, WhyHeld::NobodyToAsk);
         }
+    }
+
+    /// Answers a call without the answer of a person. The question stays open for a day, which the call may be told only
+    /// of a question that is stored: another is withdrawn when no call waits for it any more.
+    pub(super) fn reply_unanswered(
+        &mut self,
+        step: &mut Step<'_>,
+        call: CallId,
+        question: QuestionId,
+        why: WhyHeld,
+    ) {
+        let why = match self.is_unstored(question) {
+            true => NotStarted::NotStored,
+            false => NotStarted::Held(why),
+        };
+        self.reply_held(step, call, why);
+        self.withdraw_unstored(step, question);
+    }
+
+    /// Changes the answers of failed commits that promise to keep a question which the database does not have.
+    pub(super) fn refuse_unstored(&mut self, step: &mut Step<'_>) {
+        let mut unstored = BTreeSet::new();
+        for effect in step.effects.iter_mut() {
+            if let Effect::Reply { outcome, .. } = effect
+                && let Outcome::NotStarted(_, question, why @ NotStarted::Held(_)) = outcome
+                && (self.is_unstored(*question)
+                    || (self.uncommitted_events.iter()).any(|event| event.asks(*question)))
+            {
+                *why = NotStarted::NotStored;
+                unstored.insert(*question);
+            }
+        }
+        for question in unstored {
+            self.withdraw_unstored(step, question);
+        }
+    }
+
+    /// Withdraws a question that could not be stored and for which no call waits. Nothing of it is recorded.
+    fn withdraw_unstored(&mut self, step: &mut Step<'_>, question: QuestionId) {
+        if !self.is_unstored(question) || self.has_held_wait(question, false) {
+            return;
+        }
+        let Some(state) = self.questions.get(question).cloned() else {
+            return;
+        };
+        let (Some(held), closing) = (state.held(), Closing::Withdrawn) else {
+            return;
+        };
+        self.events_to_retry.retain(|event| !event.asks(question));
+        let closed = ClosedQuestion {
+            closing,
+            owner: Some(held.agent.clone()),
+            key: None,
+        };
+        self.questions.close(question, closed);
+        step.push(Effect::Close { question, closing });
+        self.refuse_held(step, question, state.session(), held, NotStarted::NotStored);
     }
 
     /// Withdraws the question of a call that a person interrupted, unless another call waits for it.
@@ -478,8 +538,8 @@ impl Engine {
         }
     }
 
-    /// Withdraws the question about a command that its agent does not want any more. `false`: no command of this session
-    /// waits for an answer.
+    /// Withdraws the question about a command that its agent does not want any more, or that a person kills, of which the
+    /// agent is told. `false`: no command of this session waits for an answer.
     pub(super) fn kill_held(
         &mut self,
         step: &mut Step<'_>,
@@ -488,12 +548,16 @@ impl Engine {
         session: SessionId,
     ) -> bool {
         let question = self.held.get(&session).copied();
-        let held = self.held_command(session);
-        let own = held.is_some_and(|held| caller.as_ref().is_none_or(|me| *me == held.agent));
-        let Some(question) = question.filter(|_| own) else {
+        let held = self.held_command(session).cloned();
+        let own = |held: &HeldCommand| caller.as_ref().is_none_or(|me| *me == held.agent);
+        let Some((question, held)) = question.zip(held.filter(own)) else {
             return false;
         };
+        let is_told = caller.is_some() || self.has_held_wait(question, true);
         self.end_question(step, question, Closing::Withdrawn, NotStarted::Killed);
+        if !is_told {
+            self.post_answer(step, question, &held);
+        }
         step.reply(
             call,
             Outcome::NotStarted(session, question, NotStarted::Killed),
@@ -568,8 +632,10 @@ impl Engine {
 
     fn was_started(&self, question: QuestionId, session: SessionId, held: &HeldCommand) -> bool {
         let mut keys = keys_of(question, held).into_iter();
-        keys.any(|key| self.session_by_key.contains_key(&(held.agent.clone(), key)))
-            || self.sessions.contains_key(&session)
+        keys.any(|key| {
+            let name = (held.agent.clone(), key.name());
+            self.session_by_key.contains_key(&name)
+        }) || self.sessions.contains_key(&session)
     }
 
     /// Records that the command of a session was started, or could not be: it is not started again.

@@ -41,7 +41,7 @@ impl Engine {
     /// Adds a session to the tables.
     pub(super) fn keep(&mut self, id: SessionId, entry: SessionState) {
         for key in &entry.session.keys {
-            let name = (entry.session.agent.clone(), key.clone());
+            let name = (entry.session.agent.clone(), key.name());
             self.session_by_key.entry(name).or_insert(id);
         }
         self.running += usize::from(entry.leader_runs());
@@ -122,7 +122,7 @@ impl Engine {
                     .retain(|(_, alarm)| *alarm != ending_undelivered);
             }
             for key in entry.session.keys {
-                let name = (entry.session.agent.clone(), key);
+                let name = (entry.session.agent.clone(), key.name());
                 if self.session_by_key.get(&name) == Some(id) {
                     self.session_by_key.remove(&name);
                 }

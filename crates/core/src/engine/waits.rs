@@ -5,18 +5,22 @@ use alloc::vec::Vec;
 
 use super::{Alarm, Engine, Step};
 use crate::effect::{Effect, Update};
-use crate::held::{NotStarted, WhyHeld};
+use crate::held::WhyHeld;
 use crate::id::{CallId, SessionId};
 use crate::limit;
 use crate::request::Refusal;
-use crate::wait::{Outcome, Wait, WhyRunning};
+use crate::wait::{Goal, Outcome, Wait, WhyRunning};
 
 impl Engine {
     /// Answers a call if the state of the session allows it, and otherwise lets it wait.
-    pub(super) fn wait_for(&mut self, step: &mut Step<'_>, wait: Wait) -> Result<(), Refusal> {
+    pub(super) fn wait_for(&mut self, step: &mut Step<'_>, mut wait: Wait) -> Result<(), Refusal> {
         let Some(entry) = self.sessions.get(&wait.session) else {
             return Err(Refusal::SessionNotFound(wait.session));
         };
+        // The call gets the answer that the interrupted one had.
+        if entry.interrupted && wait.goal == Goal::Ended {
+            wait.goal = Goal::Interrupted;
+        }
         let accepted = Effect::Tell {
             call: wait.call,
             update: Update::Accepted(wait.session),
@@ -134,7 +138,7 @@ impl Engine {
             return;
         };
         if let Some(question) = wait.question() {
-            self.reply_held(step, call, NotStarted::Held(WhyHeld::Standby));
+            self.reply_unanswered(step, call, question, WhyHeld::Standby);
             return self.release_if_stranded(step, question);
         }
         let id = wait.session;

@@ -114,7 +114,8 @@ impl Sim {
                 let id = call.session.expect("a waiting call has a session");
                 let phase = self.engine.session(id).map(|session| &session.phase);
                 if let Some(Phase::Starting | Phase::Running { .. }) = phase {
-                    self.lives.entry(id).or_default().decided = true;
+                    let life = self.lives.entry(id).or_default();
+                    (life.decided, life.interrupted) = (true, true);
                 }
             }
             Event::Started { session } => {
@@ -327,6 +328,10 @@ impl Sim {
         };
         match update {
             Update::Accepted(session) => {
+                // A call that waits for an interrupted command is told so, as the interrupted one was.
+                let life = self.lives.get(&session);
+                call.interrupted |= matches!(call.kind, Kind::Run | Kind::Join)
+                    && life.is_some_and(|life| life.interrupted);
                 if let Kind::Run | Kind::Detached = call.kind {
                     assert_eq!(call.session, None, "accepted twice");
                     call.session = Some(session);

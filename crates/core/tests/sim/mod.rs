@@ -113,6 +113,8 @@ struct Life {
     kills: u32,
     /// The tree must be killed, as decided in this life.
     decided: bool,
+    /// A call was interrupted in this life.
+    interrupted: bool,
     /// It was being killed when this daemon found it.
     found_dying: bool,
     /// No question may be asked before this time plus the idle limit.

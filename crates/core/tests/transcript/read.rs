@@ -178,7 +178,7 @@ fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
             asking: words.asking()?,
             standby: words.time("standby")?,
             detach: words.flag("detach"),
-            key: words.value("key").map(|key| Key(key.into())),
+            key: words.start_key()?,
             approval: words.approval()?,
         }),
         "try" => Request::Try(Try {
@@ -328,6 +328,7 @@ fn ago(mono: Mono, time: Option<Millis>) -> Mono {
 trait SessionWords {
     fn asking(&mut self) -> Result<Asking, String>;
     fn approval(&mut self) -> Result<Option<Arc<Approval>>, String>;
+    fn start_key(&mut self) -> Result<Option<Key>, String>;
     fn end(&mut self) -> Result<Option<End>, String>;
 }
 
@@ -340,6 +341,16 @@ impl SessionWords for Words {
             None => Ok(Asking::Never),
             Some(other) => Err(format!("no such asking: {other}")),
         }
+    }
+
+    /// Key of a start: `key=k`, and `fingerprint=1` for one of its arguments.
+    fn start_key(&mut self) -> Result<Option<Key>, String> {
+        let key = self.value("key").map(|key| Key(key.into()));
+        let fingerprint = self.value("fingerprint").map(|number| parse(&number));
+        Ok(match (key, fingerprint.transpose()?) {
+            (Some(key), Some(fingerprint)) => Some(key.with_fingerprint(fingerprint)),
+            (key, _) => key,
+        })
     }
 
     /// Approval that a command needs: `approve=here`, or `approve=person` for one that only a person can give.

@@ -16,7 +16,8 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
             let about = match &state.subject {
                 Subject::Idle { session, idle } => format!("{} idle={idle}", name(*session)),
                 Subject::Command { session, held } => {
-                    let keys = held.keys.iter().map(|key| format!(" key={}", key.0));
+                    let keys = (held.keys.iter())
+                        .map(|key| format!(" key={}", key.0.replace("\n000000000000000", "/")));
                     let keys: String = keys.collect();
                     format!("{} command={:?}{keys}", name(*session), held.command)
                 }
@@ -238,6 +239,7 @@ fn answered(outcome: &Outcome, stage: &mut Stage) -> String {
                 NotStarted::Expired => "expired".into(),
                 NotStarted::Withdrawn => "withdrawn".into(),
                 NotStarted::Killed => "killed".into(),
+                NotStarted::NotStored => "not stored".into(),
             };
             format!(
                 "not started {} {}: {why}",

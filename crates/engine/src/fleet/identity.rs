@@ -68,12 +68,14 @@ impl MachineIdentity {
 
     /// The same machine with a name that no other machine has, because its own is taken.
     pub(super) fn rename(&mut self, paths: &Paths) -> io::Result<()> {
-        self.name = format!(
-            "{}-{:04x}",
-            self.name.get(..58).unwrap_or(&self.name),
-            self.id.0 & 0xffff
-        );
+        self.name = self.other_name();
         self.store(paths)
+    }
+
+    /// Name that the machine takes if its own is taken.
+    pub(crate) fn other_name(&self) -> String {
+        let name = self.name.get(..58).unwrap_or(&self.name);
+        format!("{name}{}", suffix(self.id))
     }
 
     fn store(&self, paths: &Paths) -> io::Result<()> {
@@ -85,6 +87,16 @@ impl MachineIdentity {
         let text = serde_json::to_string(&stored).map_err(io::Error::other)?;
         secret::write(&paths.machine(), &text)
     }
+}
+
+/// Name that a machine had to give up for `name`, because another machine had it.
+pub(super) fn taken_name(name: &str, id: MachineId) -> Option<&str> {
+    name.strip_suffix(&suffix(id))
+}
+
+/// End of the name of a machine that had to take another name.
+fn suffix(id: MachineId) -> String {
+    format!("-{:04x}", id.0 & 0xffff)
 }
 
 fn read(path: &Path) -> io::Result<Option<Stored>> {

@@ -97,6 +97,12 @@ impl FleetState {
         named.min_by_key(|machine| machine.row.standing == Standing::Revoked)
     }
 
+    /// Name that this machine had to give up, because another machine had it. `configured` is the one in the configuration.
+    pub fn taken_name(&self, configured: Option<&str>) -> Option<&str> {
+        let is_changed = configured != Some(&*self.own_name);
+        identity::taken_name(&self.own_name, self.own?).filter(|_| is_changed)
+    }
+
     /// True if there is another machine that has not left.
     pub fn has_others(&self) -> bool {
         let mut all = self.machines.values();

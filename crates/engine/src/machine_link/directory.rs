@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_api::Process;
-use abide_core::session::Phase;
+use abide_core::session::{Phase, StartedBy};
 use abide_core::{Exit, SessionId};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
@@ -17,6 +17,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use super::machines::OtherMachines;
 use crate::clock::{boot_id, pause};
 use crate::store::{DirectoryFacts, DirectoryRow, DirectoryState, MAX_ENTRIES, StoreFault};
+use crate::text::ending_and_last_lines;
 use crate::{Change, Handle, PublishedState, SessionView};
 
 /// Time between two writes.
@@ -41,14 +42,18 @@ pub async fn run(
     // Rows that an earlier daemon left are compared with the sessions that are here.
     let mut is_compared = false;
     let mut changed = all(published);
+    // Sessions whose rows have the text about their end.
+    let mut told = BTreeSet::new();
     let mut unanswered: Vec<FlushRequest> = Vec::new();
     loop {
         if !is_compared || !changed.is_empty() {
             let written = async {
                 if !is_compared {
-                    changed.extend(stored(&machines).await?);
+                    let [all, ended] = stored(&machines).await?;
+                    changed.extend(all);
+                    told.extend(ended);
                 }
-                write(&machines, &handle, &changed).await
+                write(&machines, &handle, &changed, &mut told).await
             };
             if written.await.is_ok() {
                 is_compared = true;
@@ -104,8 +109,8 @@ fn drain(
     }
 }
 
-/// Sessions of which there are rows of this machine.
-async fn stored(machines: &OtherMachines) -> Result<Vec<SessionId>, StoreFault> {
+/// Sessions of which there are rows of this machine, and those whose rows have the text about their end.
+async fn stored(machines: &OtherMachines) -> Result<[Vec<SessionId>; 2], StoreFault> {
     let table = machines.table().await.ok_or_else(away)?;
     table.own_directory().await
 }
@@ -118,24 +123,31 @@ async fn write(
     machines: &OtherMachines,
     handle: &Handle,
     changed: &BTreeSet<SessionId>,
+    told: &mut BTreeSet<SessionId>,
 ) -> Result<(), StoreFault> {
     let table = machines.table().await.ok_or_else(away)?;
     let own = machines.state().own.ok_or_else(away)?;
-    let (mut rows, mut gone) = (Vec::new(), Vec::new());
-    for id in changed {
-        match handle.published().session(*id) {
-            Some(view) => rows.push(DirectoryRow {
+    let (views, gone): (Vec<_>, Vec<_>) = (changed.iter())
+        .map(|id| (*id, handle.published().session(*id)))
+        .partition(|(_, view)| view.is_some());
+    for views in views.chunks(MAX_ENTRIES) {
+        let views = views.iter().filter_map(|(_, view)| view.as_deref());
+        let rows = views.clone().map(|view| {
+            let is_told = told.contains(&view.id) || view.ending().is_none();
+            let row = DirectoryRow {
                 machine: own,
-                ..entry(handle, &view)
-            }),
-            None => gone.push(*id),
-        }
+                ..entry(handle, view)
+            };
+            (row, (!is_told).then(|| ending_and_last_lines(handle, view)))
+        });
+        table.put_directory(&rows.collect::<Vec<_>>()).await?;
+        // What a leader left behind may write more lines.
+        told.extend(views.filter(|view| !view.is_alive()).map(|view| view.id));
     }
-    for rows in rows.chunks(MAX_ENTRIES) {
-        table.put_directory(rows).await?;
-    }
+    let gone: Vec<SessionId> = gone.into_iter().map(|(id, _)| id).collect();
     for gone in gone.chunks(MAX_ENTRIES) {
         table.remove_directory(gone).await?;
+        told.retain(|id| !gone.contains(id));
     }
     Ok(())
 }
@@ -178,6 +190,7 @@ fn entry(handle: &Handle, view: &SessionView) -> DirectoryRow {
             pty: view.pty,
             bytes: view.bytes(),
             started_by: view.state.started_by.condition(),
+            by_person: view.state.started_by == StartedBy::Person,
             error: match &view.state.phase {
                 Phase::Failed { fault, .. } => Some(fault.to_string()),
                 _ => None,

@@ -53,13 +53,22 @@ pub async fn check_new(url: &str, ca_file: Option<PathBuf>) -> Result<(), Cannot
     }
 }
 
-/// Checks that the secret is the one of the fleet at this address, and that this machine was not revoked there.
+/// Name that another machine of a fleet has already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakenName {
+    pub taken: String,
+    /// Name that this machine takes instead.
+    pub instead: String,
+}
+
+/// Checks that the secret is the one of the fleet at this address, and that this machine was not revoked there. Returns
+/// its name if that is taken.
 pub async fn check_join(
     paths: &Paths,
     config: &Config,
     url: &str,
     secret: &FleetSecret,
-) -> Result<(), CannotJoin> {
+) -> Result<Option<TakenName>, CannotJoin> {
     let address = PostgresAddress::parse(url, config.ca_file.clone());
     let address = address.map_err(CannotJoin::Address)?;
     let machines = introduced_machines(&address).await;
@@ -74,10 +83,21 @@ pub async fn check_join(
     if machines.iter().any(is_revoked) {
         return Err(CannotJoin::Revoked(paths.state.display().to_string()));
     }
-    match machines.is_empty() || is_ours {
-        true => Ok(()),
-        false => Err(CannotJoin::OtherSecret(address.shown())),
+    if !machines.is_empty() && !is_ours {
+        return Err(CannotJoin::OtherSecret(address.shown()));
     }
+    let identity = MachineIdentity::open(paths, config.machine.as_deref());
+    let identity = identity.map_err(CannotJoin::Identity)?;
+    let is_taken = |machine: &IntroducedMachine| {
+        let other = &machine.introduction;
+        other.id != identity.id
+            && other.name == identity.name
+            && machine.standing == Standing::Member
+    };
+    Ok(machines.iter().any(is_taken).then(|| TakenName {
+        instead: identity.other_name(),
+        taken: identity.name,
+    }))
 }
 
 /// Marks this machine as left. Others take over its timers.

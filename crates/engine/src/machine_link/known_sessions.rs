@@ -99,6 +99,7 @@ mod tests {
                 pty: false,
                 bytes: 0,
                 started_by: None,
+                by_person: false,
                 error: None,
             },
             as_of: id,

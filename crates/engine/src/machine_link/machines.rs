@@ -493,6 +493,12 @@ impl OtherMachines {
         }
     }
 
+    /// Text about the end of a session of another machine.
+    pub(super) async fn ending(&self, row: &DirectoryRow) -> Option<String> {
+        let read = async { self.table().await?.ending(row).await.ok()? };
+        within(LIST, read).await
+    }
+
     /// Other machine that has a session, or holds the command that will be this session. A session stays on its machine, so
     /// one that was found is not looked for again.
     pub async fn session_machine(&self, id: SessionId) -> Result<Option<MachineId>, CannotCall> {

@@ -4,8 +4,8 @@
 //! [`key`] knows the key of this machine and the fleet secret, [`tls`] pins keys, [`frame`] is the protocol of a link
 //! (pure), [`stream`] makes a stream of bytes of it, `carrier` moves frames to and from the database, [`ssh`] carries the same
 //! bytes where that is configured, [`machines`] knows the other machines, `handshake` opens links to them, `connections` sends
-//! requests over these, [`directory`] tells them which sessions run here, and `session_end` waits for the
-//! end of theirs.
+//! requests over these, [`directory`] tells them which sessions run here, `session_end` waits for the
+//! end of theirs, and [`lost_sessions`] tells the owners of those that are lost.
 
 mod carrier;
 mod connections;
@@ -15,6 +15,7 @@ mod handshake;
 pub mod joining;
 pub mod key;
 mod known_sessions;
+pub mod lost_sessions;
 pub mod machines;
 pub(crate) mod session_end;
 pub mod ssh;

@@ -8,7 +8,7 @@ use abide_core::fleet::session::{Home, Loss, Reach, reach};
 use abide_core::fleet::{MachineId, MachineRow};
 use abide_core::session::End;
 use abide_core::{Exit, SessionId, shorten};
-use abide_output::printable::one_line;
+use abide_output::printable::{one_line, visible};
 
 use super::machines::OtherMachines;
 use crate::Handle;
@@ -18,6 +18,8 @@ use crate::text::{COMMAND_CHARS, ending_text};
 
 /// Time between two looks at the directory.
 const EVERY: Duration = Duration::from_secs(1);
+/// Looks for the end of a session of which there is a message. A row is written within a second.
+const ROW_LOOKS: usize = 2;
 
 /// Knowledge of a session on another machine.
 enum Known {
@@ -86,29 +88,49 @@ impl OtherMachines {
         }
     }
 
-    /// Message about a session of another machine that has ended, as far as the directory has it.
-    pub(crate) fn end_message(&self, row: &DirectoryRow) -> String {
+    /// Message about a session of another machine that has ended, as far as the directory has it. `None`: it does not
+    /// have the session.
+    pub(crate) async fn end_message(&self, id: SessionId) -> Option<String> {
+        let mut row = self.session(id).await.ok()??;
+        // The message may be here a moment before the row.
+        for _ in 0..ROW_LOOKS {
+            if end_text(&row.facts).is_some() || self.reach(&row) != Reach::Known {
+                break;
+            }
+            pause(EVERY).await;
+            row = self.session(id).await.ok()??;
+        }
+        let command = shorten(&one_line(&row.command), COMMAND_CHARS);
+        if let Some(loss) = self.loss(&row) {
+            return Some(format!("[System] {loss}.\nCommand: {command}"));
+        }
         let name = self.shown_name(row.machine);
-        let ending = end_text(&row.facts);
-        let ending = ending.map_or_else(String::new, |how| format!("\n[{how}]"));
-        format!(
-            "[System] Session '{}' on machine {name} has ended.\nCommand: {}{ending}\nIts output is on machine {name}: \
-             terminal_session reads it with read_output.",
+        let ending = match self.ending(&row).await {
+            Some(text) => format!("\n{}", visible(&text)),
+            None => end_text(&row.facts).map_or_else(String::new, |how| format!("\n[{how}]")),
+        };
+        Some(format!(
+            "[System] Session '{}' on machine {name} has ended.\nCommand: {command}{ending}\nIts output is on machine \
+             {name}: terminal_session reads it with read_output.",
             row.id,
-            shorten(&one_line(&row.command), COMMAND_CHARS)
-        )
+        ))
     }
 
     /// Reach of a session of another machine.
     pub fn reach(&self, row: &DirectoryRow) -> Reach {
+        self.reach_of(row.machine, row.boot)
+    }
+
+    /// Reach of a session that was started in a boot of another machine.
+    pub(super) fn reach_of(&self, machine: MachineId, boot: u128) -> Reach {
         let state = self.state();
-        let machine = state.machines.get(&row.machine);
+        let machine = state.machines.get(&machine);
         let home = Home {
             row: machine.map(|machine| &machine.row),
             is_dead: machine.is_none_or(|machine| machine.silent_since.is_some()),
             declared_lost: machine.is_some_and(|machine| machine.declared_lost),
         };
-        match reach(row.boot, home, state.now()) {
+        match reach(boot, home, state.now()) {
             Reach::Known if machine.is_some_and(|machine| machine.is_unanswered) => {
                 let last = |row: &MachineRow| row.fleet_time;
                 Reach::Unreachable {

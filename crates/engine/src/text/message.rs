@@ -7,7 +7,7 @@ use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 
 use super::{
-    ending_line, last_lines, rounded, rounded_elapsed, seconds, seconds_number, short_command,
+    ending_and_last_lines, rounded, rounded_elapsed, seconds, seconds_number, short_command,
 };
 use crate::Handle;
 use crate::store::{CommandAnswer, TimerRow};
@@ -30,26 +30,18 @@ pub async fn message_text(handle: &Handle, about: About) -> String {
                 let elsewhere = ended_elsewhere(handle, id).await;
                 return elsewhere.unwrap_or_else(|| format!("[System] Session '{id}' has ended."));
             };
-            let mut text = format!(
+            format!(
                 "[System] Session '{id}' has ended.\nCommand: {}\n{}",
                 short_command(handle, &view),
-                ending_line(&view)
-            );
-            let last = last_lines(handle, &view);
-            if !last.is_empty() {
-                text.push_str("\nLast lines:\n");
-                text.push_str(&last);
-            }
-            text
+                ending_and_last_lines(handle, &view)
+            )
         }
     }
 }
 
 /// The text of a message about a session of another machine.
 async fn ended_elsewhere(handle: &Handle, id: SessionId) -> Option<String> {
-    let machines = handle.other_machines()?;
-    let row = machines.session(id).await.ok()??;
-    Some(machines.end_message(&row))
+    handle.other_machines()?.end_message(id).await
 }
 
 /// The text of a message about a held command.

@@ -27,7 +27,7 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
             format!("Question '{id}' has expired: nobody answered it within a day")
         }
         Refusal::KeyReused(key) => format!(
-            "`idempotency_key` '{}' was used for another command already; use a new one",
+            "`idempotency_key` '{}' was used for another command already, or with other arguments; use a new one",
             key.0.strip_prefix("given:").unwrap_or(&key.0)
         ),
         Refusal::Timer(refusal) => timer_refusal_sentence(refusal),

@@ -38,6 +38,17 @@ pub fn last_lines(handle: &Handle, view: &SessionView) -> String {
     mask.apply(digest.finish().text)
 }
 
+/// The ending of a session and the last lines of its output, for a message.
+pub(crate) fn ending_and_last_lines(handle: &Handle, view: &SessionView) -> String {
+    let mut text = ending_line(view);
+    let last = last_lines(handle, view);
+    if !last.is_empty() {
+        text.push_str("\nLast lines:\n");
+        text.push_str(&last);
+    }
+    text
+}
+
 /// Hint in a digest that omits lines: the call that returns them.
 pub fn omitted_hint(view: &SessionView) -> String {
     let id = view.id;

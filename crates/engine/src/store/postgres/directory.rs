@@ -89,6 +89,9 @@ pub struct DirectoryFacts {
     pub bytes: u64,
     /// Timer or wait whose condition has started it; `None`: a call.
     pub started_by: Option<String>,
+    /// True if a person has started it at the command line.
+    #[serde(default)]
+    pub by_person: bool,
     /// Reason for a failure to start.
     pub error: Option<String>,
 }
@@ -111,8 +114,14 @@ pub(super) const MACHINES: &str = "SELECT id, name, labels, standing, public_key
 const COLUMNS: &str = "machine, id, boot, agent, name, command, facts, as_of";
 
 impl FrameTable {
-    /// Writes rows of this machine.
-    pub async fn put_directory(&self, rows: &[DirectoryRow]) -> Result<(), StoreFault> {
+    /// Writes rows of this machine, each with the text about its end. Without a text, the one that is stored stays.
+    pub async fn put_directory(
+        &self,
+        rows: &[(DirectoryRow, Option<String>)],
+    ) -> Result<(), StoreFault> {
+        let (rows, endings): (Vec<_>, Vec<_>) = (rows.iter())
+            .map(|(row, ending)| (row, ending.as_deref()))
+            .unzip();
         let plain = |text: &str| text.replace('\0', "\u{fffd}");
         let ids: Vec<String> = rows.iter().map(|row| row.id.to_string()).collect();
         let boots: Vec<String> = rows
@@ -129,14 +138,17 @@ impl FrameTable {
             .map(|row| serde_json::to_string(&row.facts).unwrap_or_default())
             .collect();
         let sql = format!(
-            "INSERT INTO session (machine, id, boot, agent, name, command, state, facts, as_of) \
-             SELECT $1, u.*, {NOW_MS} FROM unnest($2, $3, $4, $5, $6, $7, $8) \
-             AS u(id, boot, agent, name, command, state, facts) \
+            "INSERT INTO session (machine, id, boot, agent, name, command, state, facts, ending, as_of) \
+             SELECT $1, u.*, {NOW_MS} FROM unnest($2, $3, $4, $5, $6, $7, $8, $9) \
+             AS u(id, boot, agent, name, command, state, facts, ending) \
              ON CONFLICT (machine, id) DO UPDATE SET boot = excluded.boot, agent = excluded.agent, \
              name = excluded.name, command = excluded.command, state = excluded.state, \
-             facts = excluded.facts, as_of = excluded.as_of"
+             facts = excluded.facts, ending = coalesce(excluded.ending, session.ending), as_of = excluded.as_of"
         );
-        let texts: [Param<'_>; 7] = [&ids, &boots, &agents, &names, &commands, &states, &facts];
+        let endings: Vec<Option<String>> = endings.iter().map(|text| text.map(plain)).collect();
+        let texts: [Param<'_>; 8] = [
+            &ids, &boots, &agents, &names, &commands, &states, &facts, &endings,
+        ];
         let params = texts.map(|column| (column, Type::TEXT_ARRAY));
         self.execute(&sql, &params).await
     }
@@ -148,10 +160,45 @@ impl FrameTable {
         self.execute(sql, &[(&ids, Type::TEXT_ARRAY)]).await
     }
 
-    /// Ids of the rows of this machine.
-    pub async fn own_directory(&self) -> Result<Vec<SessionId>, StoreFault> {
-        let sql = "SELECT id FROM session WHERE machine = $1";
-        Ok(ids(&self.rows(sql, &[]).await?))
+    /// Ids of the rows of this machine, and of those that have a text about the end.
+    pub async fn own_directory(&self) -> Result<[Vec<SessionId>; 2], StoreFault> {
+        let all = "SELECT id FROM session WHERE machine = $1";
+        let ended = "SELECT id FROM session WHERE machine = $1 AND ending IS NOT NULL";
+        let (all, ended) = (self.rows(all, &[]).await?, self.rows(ended, &[]).await?);
+        Ok([ids(&all), ids(&ended)])
+    }
+
+    /// Text about the end of a session of another machine.
+    pub async fn ending(&self, row: &DirectoryRow) -> Result<Option<String>, StoreFault> {
+        let sql = "SELECT ending FROM session WHERE machine <> $1 AND machine = $2 AND id = $3";
+        let (machine, id) = (row.machine.0.cast_signed(), row.id.to_string());
+        let params: [(Param<'_>, Type); 2] = [(&machine, Type::INT8), (&id, Type::TEXT)];
+        let rows = self.rows(sql, &params).await?;
+        Ok(rows.first().and_then(|row| row.try_get(0).ok()))
+    }
+
+    /// Sessions that run on another machine, as far as it has said, and that have no text about the end.
+    pub async fn unended(&self, machine: MachineId) -> Result<Vec<DirectoryRow>, StoreFault> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM session WHERE machine <> $1 AND machine = $2 AND state = 'running' \
+             AND ending IS NULL LIMIT {MAX_LISTED}"
+        );
+        let id = machine.0.cast_signed();
+        let rows = self.rows(&sql, &[(&id, Type::INT8)]).await?;
+        Ok(rows.iter().filter_map(entry).collect())
+    }
+
+    /// Gives a session of another machine a text about the end, unless it has one.
+    pub async fn set_ending(&self, row: &DirectoryRow, text: &str) -> Result<bool, StoreFault> {
+        let sql = "UPDATE session SET ending = $4 WHERE machine <> $1 AND machine = $2 AND id = $3 \
+             AND ending IS NULL RETURNING 1";
+        let (machine, id) = (row.machine.0.cast_signed(), row.id.to_string());
+        let params: [(Param<'_>, Type); 3] = [
+            (&machine, Type::INT8),
+            (&id, Type::TEXT),
+            (&text, Type::TEXT),
+        ];
+        Ok(!self.rows(sql, &params).await?.is_empty())
     }
 
     /// Rows of other machines with this id.

@@ -189,6 +189,7 @@ const MIGRATIONS: &[&str] = &[
     "ALTER TABLE question ADD COLUMN seal BYTEA, ADD COLUMN approval_seal BYTEA;
     ALTER TABLE timer ADD COLUMN seal BYTEA;
     ALTER TABLE client ADD COLUMN seal BYTEA",
+    "ALTER TABLE session ADD COLUMN ending TEXT",
 ];
 
 /// Version of the schema that this program writes.
