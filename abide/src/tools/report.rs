@@ -256,9 +256,8 @@ pub(super) fn shortened(name: &str, stream: &Digested, view: &SessionView) -> Op
 /// Number of lines left out, as far as they were counted. A part of a long line is no line.
 fn lines_left_out(stream: &Digested) -> String {
     match (stream.uncounted, stream.lines_left_out) {
-        (true, 0) => "uncounted lines, ".into(),
+        (_, 0) => String::new(),
         (true, lines) => format!("at least {}, ", line_count(lines)),
-        (false, 0) => String::new(),
         (false, lines) => format!("{}, ", line_count(lines)),
     }
 }

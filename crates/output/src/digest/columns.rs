@@ -1,9 +1,9 @@
 //! Numbers of lines that are otherwise equal, column by column.
 //!
 //! A repetition must not hide the line whose number means something: the one request that took seconds, the
-//! one test that returned 0. Such a number differs in a column that is the same in all other lines, or it is
-//! much larger or smaller than all others of its column. Dates and times do not count. Only the numbers of digits of the
-//! others are known, and the first digits of the first of them, because the fast path does not look at their values.
+//! one test that returned 0. Such a number differs in a column that is the same in all other lines, is much longer than
+//! all others, or is an amount far outside the range of the others. Dates and times do not count, nor do amounts that grow
+//! from line to line. The range is learned from the first lines, because the fast path does not look at values.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -11,36 +11,44 @@ use std::ops::{Range, RangeInclusive};
 const LINES_BEFORE_OUTLIER: u32 = 4;
 /// A number with this many more digits than any before it is an outlier.
 const MORE_DIGITS: u8 = 2;
-/// Lines that a column must have had before an amount in it is too large, or too small. It is if no number with as many
-/// digits as those before it is within `FAR` times of it.
-const LINES_BEFORE_LARGE: u32 = 12;
-const LINES_BEFORE_SMALL: u32 = 50;
-const FAR: u64 = 3;
-/// Number of lines from which the first digits of a column are learned.
+/// Lines that a column must have had before an amount in it can be far from the others.
+pub const LINES_BEFORE_FAR: u32 = 12;
+/// An amount is far from the others if its distance to them is more than so many times the width of their range, more
+/// than this part of the largest of them, and of whole numbers more than `FAR_WHOLE`.
+const FAR_WIDTHS: f64 = 1.5;
+const FAR_PART: f64 = 0.25;
+const FAR_WHOLE: f64 = 3.;
+/// So is an amount that is so many times smaller than others that are at least `LARGE`, or `MAGNITUDE` times if these differ
+/// as much.
+const FAR_TIMES: f64 = 3.;
+const MAGNITUDE: f64 = 10.;
+const LARGE: f64 = 5.;
+/// Number of lines from which the amounts of a column are learned.
 const LINES_LEARNED: u32 = 50;
-/// Number of such lines from which on they are like the others.
+/// Number of amounts far from the others from which on they belong to the range.
 const FAR_MAX: u8 = 3;
-/// Number of digits of the largest amount.
-const VALUE_DIGITS: u8 = 9;
+/// Maximum number of digits of an amount.
+const AMOUNT_DIGITS: usize = 12;
 /// Maximum number of columns that are looked at.
 const COLUMNS_MAX: usize = 8;
 
 /// The numbers of a line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Numbers {
     count: usize,
     values: [Value; COLUMNS_MAX],
 }
 
 /// One number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Value {
-    /// Value, or a hash of a number with more than `VALUE_DIGITS`.
-    value: u32,
+    /// Hash of its digits.
+    hash: u32,
+    /// Number of digits before the point.
     digits: u8,
-    first_digit: u8,
-    /// The number is no part of a name, a place or a longer number.
-    is_amount: bool,
+    is_whole: bool,
+    /// Its value, if it is no part of a name, a place or a longer number.
+    amount: Option<f64>,
 }
 
 impl Numbers {
@@ -48,20 +56,7 @@ impl Numbers {
     pub fn of(line: &str) -> Self {
         let mut numbers = Numbers::default();
         for range in ranges(line) {
-            let before = line[..range.start].bytes().next_back();
-            let is_joined = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-/#:@".contains(&byte);
-            let digits = &line.as_bytes()[range];
-            let value = digits.iter().fold(0, |value: u32, digit| {
-                value
-                    .wrapping_mul(10)
-                    .wrapping_add(u32::from(*digit - b'0'))
-            });
-            numbers.values[numbers.count] = Value {
-                value,
-                digits: u8::try_from(digits.len()).unwrap_or(u8::MAX),
-                first_digit: digits[0] - b'0',
-                is_amount: !before.is_some_and(is_joined),
-            };
+            numbers.values[numbers.count] = Value::of(line.as_bytes(), range);
             numbers.count += 1;
         }
         numbers
@@ -72,48 +67,140 @@ impl Numbers {
     }
 }
 
-/// First digits of a column in its first lines.
-#[derive(Clone, Copy, Default)]
-struct FirstDigits {
-    /// Number of digits of all of these numbers.
-    digits: Option<u8>,
-    min: u8,
-    max: u8,
-    previous: u32,
-    /// Each number is at least, or at most, the one before it.
-    rises: bool,
-    falls: bool,
+impl Value {
+    fn of(line: &[u8], range: Range<usize>) -> Self {
+        let number = &line[range.clone()];
+        let point = number.iter().position(|byte| *byte == b'.');
+        let hash = number.iter().fold(0, |hash: u32, byte| {
+            hash.wrapping_mul(31).wrapping_add(u32::from(*byte))
+        });
+        let before = range.start.checked_sub(1).map(|at| line[at]);
+        let is_joined = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-/#:@".contains(&byte);
+        let is_address = line.get(range.end) == Some(&b'.')
+            && line.get(range.end + 1).is_some_and(u8::is_ascii_digit);
+        let is_amount =
+            !before.is_some_and(is_joined) && !is_address && number.len() <= AMOUNT_DIGITS;
+        Value {
+            hash,
+            digits: u8::try_from(point.unwrap_or(number.len())).unwrap_or(u8::MAX),
+            is_whole: point.is_none(),
+            amount: is_amount.then(|| amount(number)),
+        }
+    }
 }
 
-impl FirstDigits {
-    fn of(value: &Value) -> Self {
-        FirstDigits {
-            digits: Some(value.digits),
-            min: value.first_digit,
-            max: value.first_digit,
-            previous: value.value,
-            rises: true,
-            falls: true,
+/// Value of the digits of a number, with or without a point.
+fn amount(number: &[u8]) -> f64 {
+    let digits = number.iter().filter(|byte| **byte != b'.');
+    let value = digits.fold(0_u64, |value, digit| value * 10 + u64::from(*digit - b'0'));
+    let decimals = number.iter().rev().position(|byte| *byte == b'.');
+    value as f64 / 10_f64.powi(i32::try_from(decimals.unwrap_or(0)).unwrap_or(0))
+}
+
+/// Smallest and largest of some amounts.
+#[derive(Clone, Copy, Debug)]
+pub struct Interval {
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Default for Interval {
+    fn default() -> Self {
+        Interval {
+            min: f64::INFINITY,
+            max: f64::NEG_INFINITY,
+        }
+    }
+}
+
+impl Interval {
+    fn add(&mut self, amount: f64) {
+        self.min = self.min.min(amount);
+        self.max = self.max.max(amount);
+    }
+
+    /// Amounts that are not far from these.
+    pub fn usual(self, is_whole: bool) -> Interval {
+        let Interval { min, max } = self;
+        let whole = if is_whole { FAR_WHOLE } else { 0. };
+        let far = (FAR_WIDTHS * (max - min))
+            .max(FAR_PART * max.abs())
+            .max(whole);
+        let times = match max <= FAR_TIMES * min {
+            true => FAR_TIMES,
+            false => MAGNITUDE,
+        };
+        let small = match min >= LARGE {
+            true => min / times,
+            false => f64::NEG_INFINITY,
+        };
+        Interval {
+            min: small.max(min - far),
+            max: max + far,
         }
     }
 
-    fn add(&mut self, value: &Value) {
-        self.digits = self.digits.filter(|digits| *digits == value.digits);
-        self.min = self.min.min(value.first_digit);
-        self.max = self.max.max(value.first_digit);
-        self.rises &= self.previous <= value.value;
-        self.falls &= self.previous >= value.value;
-        self.previous = value.value;
+    /// Interval between whole first digits, if the amounts that it was made of have several. So the fast path can judge by the
+    /// first digit of a number.
+    fn rounded(self, amounts: Interval) -> Interval {
+        let unit = 10_f64.powf(amounts.max.log10().floor());
+        let first = |amount: f64| (amount / unit).floor();
+        if amounts.min < unit || first(amounts.min) >= first(amounts.max) {
+            return self;
+        }
+        let min = match self.min >= unit {
+            true => first(self.min) * unit,
+            false => self.min,
+        };
+        Interval {
+            min,
+            max: ((first(self.max) + 1.) * unit).next_down(),
+        }
     }
 
-    /// First digits of numbers with so many digits that are within `FAR` times of these numbers. A counter has all.
-    fn near(&self, digits: u8) -> RangeInclusive<u8> {
-        let is_counter = self.rises || self.falls;
-        if digits < 2 || self.digits != Some(digits) || is_counter {
-            return 0..=9;
+    pub fn contains(self, amount: f64) -> bool {
+        (self.min..=self.max).contains(&amount)
+    }
+}
+
+/// Amounts of a column in its first lines.
+#[derive(Clone, Copy, Default)]
+struct Amounts {
+    early: Interval,
+    late: Interval,
+    previous: Option<f64>,
+    /// An amount is less, or more, than the one before it.
+    has_fallen: bool,
+    has_risen: bool,
+}
+
+impl Amounts {
+    fn add(&mut self, amount: f64, is_early: bool) {
+        let previous = self.previous.replace(amount).unwrap_or(amount);
+        self.has_fallen |= amount < previous;
+        self.has_risen |= amount > previous;
+        match is_early {
+            true => self.early.add(amount),
+            false => self.late.add(amount),
         }
-        let far = FAR as u8;
-        self.min / far..=(far * (self.max + 1) - 1).min(9)
+    }
+
+    fn all(&self) -> Interval {
+        Interval {
+            min: self.early.min.min(self.late.min),
+            max: self.early.max.max(self.late.max),
+        }
+    }
+
+    /// Returns whether no amount is less, or none more, than the one before it.
+    fn is_sorted(&self) -> bool {
+        !(self.has_fallen && self.has_risen)
+    }
+
+    /// Returns whether the later amounts are all larger, or all smaller, than the middle of the earlier ones.
+    fn has_moved(&self) -> bool {
+        let middle = f64::midpoint(self.early.min, self.early.max);
+        self.late.min > middle || self.late.max < middle
     }
 }
 
@@ -122,11 +209,12 @@ impl FirstDigits {
 pub struct Columns {
     first: Numbers,
     is_constant: [bool; COLUMNS_MAX],
-    digits_min: [u8; COLUMNS_MAX],
     digits_max: [u8; COLUMNS_MAX],
-    first_digits: [FirstDigits; COLUMNS_MAX],
+    amounts: [Amounts; COLUMNS_MAX],
     lines: u32,
     far: u8,
+    /// Result of `usual_now` for each column, once the amounts are learned.
+    learned: Option<[Option<Interval>; COLUMNS_MAX]>,
 }
 
 impl Columns {
@@ -142,38 +230,56 @@ impl Columns {
         })
     }
 
-    /// Returns whether an amount of this line is much larger or smaller than those before it, or the line has more or
-    /// fewer numbers, such as a whole number among decimal ones.
+    /// Returns whether an amount of this line is far from those before it, or a number has another form: there are more
+    /// or fewer of them, or a whole number is among decimal ones.
     pub fn is_far(&self, line: &Numbers) -> bool {
-        if line.count != self.first.count {
-            return self.lines >= LINES_BEFORE_LARGE && self.far < FAR_MAX;
+        if self.lines < LINES_BEFORE_FAR {
+            return false;
         }
-        let power = |digits: u8| 10_u64.checked_pow(digits.into()).unwrap_or(u64::MAX);
-        let is_far = |(at, value): (usize, &Value)| {
-            let (min, max) = (self.digits_min[at], self.digits_max[at]);
-            let amount = u64::from(value.value);
-            let is_large = self.lines >= LINES_BEFORE_LARGE
-                && value.digits > max
-                && amount >= power(max).saturating_mul(FAR);
-            let is_small = self.lines >= LINES_BEFORE_SMALL
-                && value.digits < min
-                && amount * FAR <= power(min - 1);
-            let is_near = self.near(at, value).contains(&value.first_digit);
-            value.is_amount && value.digits <= VALUE_DIGITS && (is_large || is_small || !is_near)
+        let values = || line.values().iter().enumerate();
+        let has_its_form = |(at, value): (usize, &Value)| {
+            let known = &self.first.values[at];
+            known.amount.is_none() || value.is_whole == known.is_whole
         };
-        line.values().iter().enumerate().any(is_far)
+        if line.count != self.first.count || !values().all(has_its_form) {
+            return self.far < FAR_MAX;
+        }
+        let is_far = |(at, value): (usize, &Value)| match (self.usual(at), value.amount) {
+            (Some(usual), Some(amount)) => !usual.contains(amount),
+            _ => false,
+        };
+        values().any(is_far)
     }
 
-    /// First digits with which a number of this column is not far from the others.
-    fn near(&self, at: usize, value: &Value) -> RangeInclusive<u8> {
-        let is_judged = value.is_amount && value.digits <= VALUE_DIGITS;
-        match is_judged && self.has_learned() && self.far < FAR_MAX {
-            true => self.first_digits[at].near(value.digits),
-            false => 0..=9,
+    /// Amounts that are not far from the others of a column. All are, if they are no amounts or grow from line to line.
+    fn usual(&self, at: usize) -> Option<Interval> {
+        match &self.learned {
+            Some(learned) => learned[at],
+            None => self.usual_now(at),
         }
     }
 
-    /// Returns whether the first digits of later lines change nothing.
+    fn usual_now(&self, at: usize) -> Option<Interval> {
+        let first = &self.first.values[at];
+        let amounts = &self.amounts[at];
+        let is_judged = first.amount.is_some() && !self.is_counter(at);
+        let all = amounts.all();
+        is_judged.then(|| all.usual(first.is_whole).rounded(all))
+    }
+
+    /// Returns whether its numbers say nothing that the first and the last line do not say: they are all equal, or
+    /// count from line to line.
+    pub fn only_count(&self) -> bool {
+        (0..self.first.count).all(|at| self.is_counter(at))
+    }
+
+    /// Returns whether the amounts of a column grow, or shrink, from line to line, or nearly so.
+    fn is_counter(&self, at: usize) -> bool {
+        let amounts = &self.amounts[at];
+        amounts.is_sorted() || (self.has_learned() && amounts.has_moved())
+    }
+
+    /// Returns whether the amounts of later lines change nothing.
     pub fn has_learned(&self) -> bool {
         self.lines >= LINES_LEARNED
     }
@@ -182,6 +288,7 @@ impl Columns {
     pub fn add_far(&mut self, line: &Numbers) {
         self.far = self.far.saturating_add(1);
         if self.far >= FAR_MAX {
+            self.learn(line);
             self.add(line);
         }
     }
@@ -197,26 +304,38 @@ impl Columns {
         if self.lines == 0 {
             self.first = line.clone();
             self.is_constant = [true; COLUMNS_MAX];
-            self.digits_min = [u8::MAX; COLUMNS_MAX];
-            self.first_digits = line.values.each_ref().map(FirstDigits::of);
         }
-        let learns = !self.has_learned();
+        if !self.has_learned() {
+            self.learn(line);
+        }
         self.add_alike(1);
+        if self.has_learned() && self.learned.is_none() {
+            self.learned = Some(std::array::from_fn(|at| self.usual_now(at)));
+        }
         if line.count != self.first.count {
             return;
         }
         for (at, value) in line.values().iter().enumerate() {
             self.is_constant[at] &= self.first.values[at] == *value;
-            self.digits_min[at] = self.digits_min[at].min(value.digits);
             self.digits_max[at] = self.digits_max[at].max(value.digits);
-            if learns {
-                self.first_digits[at].add(value);
-            }
         }
     }
 
+    /// Adds the amounts of a line to those of the columns.
+    fn learn(&mut self, line: &Numbers) {
+        let is_early = self.lines < LINES_LEARNED / 2;
+        if line.count == self.first.count {
+            for (amounts, value) in self.amounts.iter_mut().zip(line.values()) {
+                if let Some(amount) = value.amount {
+                    amounts.add(amount, is_early);
+                }
+            }
+        }
+        self.learned = None;
+    }
+
     /// Bytes of the numbers of `line` that are not any digit: those of numbers that were the same in all lines so far, and
-    /// the first digits of the others.
+    /// the first digits of amounts, so that the others can be any digit.
     pub fn bounds(&self, line: &str) -> Vec<(usize, RangeInclusive<u8>)> {
         let numbers = Numbers::of(line);
         if numbers.count != self.first.count {
@@ -224,21 +343,52 @@ impl Columns {
         }
         let mut bounds = Vec::new();
         for (at, range) in ranges(line).enumerate() {
-            if self.is_constant[at] {
-                bounds.extend(
-                    range.map(|byte| (byte, line.as_bytes()[byte]..=line.as_bytes()[byte])),
-                );
-            } else {
-                let near = self.near(at, &numbers.values[at]);
-                bounds.push((range.start, b'0' + near.start()..=b'0' + near.end()));
-            }
+            let number = &line.as_bytes()[range.clone()];
+            let usual = self
+                .usual(at)
+                .filter(|_| numbers.values[at].amount.is_some());
+            let bounded = match usual {
+                _ if self.is_constant[at] => number.iter().map(|byte| *byte..=*byte).collect(),
+                Some(usual) => bounds_of(number, usual),
+                None => Vec::new(),
+            };
+            bounds.extend((range.start..).zip(bounded));
         }
         bounds
     }
 }
 
-/// Returns whether one of these lines has a number that is much longer than all others, or differs where at least
-/// two thirds of the lines agree.
+/// Bytes that the first digits of a number can be, so that it is in an interval whatever the others are.
+fn bounds_of(number: &[u8], interval: Interval) -> Vec<RangeInclusive<u8>> {
+    let mut bounds = Vec::new();
+    for (at, byte) in number.iter().enumerate() {
+        if *byte != b'.' {
+            let with = |digit: u8, rest: u8| {
+                let rest = number[at + 1..].iter().map(|byte| match byte {
+                    b'.' => b'.',
+                    _ => rest,
+                });
+                let all: Vec<u8> = (number[..at].iter().copied())
+                    .chain([digit])
+                    .chain(rest)
+                    .collect();
+                interval.contains(amount(&all))
+            };
+            let fits = |digit: u8| with(digit, b'0') && with(digit, b'9');
+            if fits(*byte) {
+                let low = (b'0'..=*byte).rev().take_while(|digit| fits(*digit)).last();
+                let high = (*byte..=b'9').take_while(|digit| fits(*digit)).last();
+                bounds.push(low.unwrap_or(*byte)..=high.unwrap_or(*byte));
+                break;
+            }
+        }
+        bounds.push(*byte..=*byte);
+    }
+    bounds
+}
+
+/// Returns whether one of these lines has a number that is much longer than all others, differs where at least
+/// two thirds of the lines agree, or is far from the others.
 pub fn any_outlier<'a>(lines: impl Iterator<Item = &'a Numbers> + Clone) -> bool {
     let Some(first) = lines.clone().next() else {
         return false;
@@ -264,12 +414,29 @@ pub fn any_outlier<'a>(lines: impl Iterator<Item = &'a Numbers> + Clone) -> bool
                 (_, false) => votes -= 1,
             }
         }
-        let agree = column.filter(|value| *value == usual).count();
-        longest >= second.saturating_add(MORE_DIGITS) || (agree < count && agree * 3 >= count * 2)
+        let agree = column.clone().filter(|value| *value == usual).count();
+        longest >= second.saturating_add(MORE_DIGITS)
+            || (agree < count && agree * 3 >= count * 2)
+            || (count >= LINES_BEFORE_FAR as usize && has_far_amount(column))
     })
 }
 
-/// Byte ranges of the numbers of a line, without those of dates, times and identifiers.
+/// Returns whether the largest or the smallest amount of a column is far from the others.
+fn has_far_amount(column: impl Iterator<Item = Value> + Clone) -> bool {
+    let is_whole = column.clone().all(|value| value.is_whole);
+    let mut sorted: Vec<f64> = column.filter_map(|value| value.amount).collect();
+    if sorted.is_sorted() || sorted.iter().rev().is_sorted() {
+        return false;
+    }
+    sorted.sort_unstable_by(f64::total_cmp);
+    let [min, second, .., last, max] = sorted[..] else {
+        return false;
+    };
+    let of = |min, max| Interval { min, max }.usual(is_whole);
+    !of(min, last).contains(max) || !of(second, max).contains(min)
+}
+
+/// Byte ranges of the numbers of a line, with their decimals, without those of dates, times and identifiers.
 fn ranges(line: &str) -> impl Iterator<Item = Range<usize>> {
     let bytes = line.as_bytes();
     let mut at = 0;
@@ -289,10 +456,13 @@ fn ranges(line: &str) -> impl Iterator<Item = Range<usize>> {
                 }
             }
             let start = at;
-            while at < end && bytes[at].is_ascii_digit() {
-                at += 1;
-            }
+            at = digits_end(bytes, start);
             if at > start {
+                let decimals = decimals_end(bytes, at);
+                let is_first = start == 0 || bytes[start - 1] != b'.';
+                if is_first && decimals_end(bytes, decimals) == decimals {
+                    at = decimals;
+                }
                 return Some(start..at);
             }
             at += 1;
@@ -300,6 +470,19 @@ fn ranges(line: &str) -> impl Iterator<Item = Range<usize>> {
         None
     };
     std::iter::from_fn(next).take(COLUMNS_MAX)
+}
+
+fn digits_end(bytes: &[u8], at: usize) -> usize {
+    let digits = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit());
+    at + digits.count()
+}
+
+/// End of the point and the digits behind it that begin at `at`, or `at`.
+fn decimals_end(bytes: &[u8], at: usize) -> usize {
+    match bytes.get(at..) {
+        Some([b'.', digit, ..]) if digit.is_ascii_digit() => digits_end(bytes, at + 1),
+        _ => at,
+    }
 }
 
 const OTHER: u8 = 1;
@@ -362,7 +545,11 @@ mod tests {
 
     #[test]
     fn numbers_without_times_and_ids() {
-        assert_eq!(texts("GET /a 200 in 12.5ms"), ["200", "12", "5"]);
+        assert_eq!(texts("GET /a 200 in 12.5ms"), ["200", "12.5"]);
+        assert_eq!(
+            texts("v1.2.3 of 10.0.0.1"),
+            ["1", "2", "3", "10", "0", "0", "1"]
+        );
         assert_eq!(texts("2026-05-01T10:00:01Z worker3 ok"), ["3"]);
         assert_eq!(texts("id 00ab12ff-e89b-12d3 0xff 7"), ["7"]);
         assert!(texts("12:00:01 tick").is_empty());
@@ -388,10 +575,11 @@ mod tests {
         for (depth, is_far) in [
             (985, true),
             (300, true),
-            (99, true),
-            (89, false),
+            (40, true),
+            (39, false),
             (0, true),
-            (8, false),
+            (3, true),
+            (4, false),
         ] {
             let line = Numbers::of(&format!("60 queue7 depth {depth}"));
             assert_eq!(columns.is_far(&line), is_far, "{depth}");
@@ -404,8 +592,10 @@ mod tests {
         let near = columns((0..60).map(|n| format!("{n} took {}.5 s", 12 + n * 7 % 5)));
         for (amount, is_far) in [
             ("87.5", true),
-            ("60.5", true),
-            ("59.5", false),
+            ("22.6", true),
+            ("22.5", false),
+            ("6.6", false),
+            ("6.4", true),
             ("14", true),
         ] {
             let line = Numbers::of(&format!("60 took {amount} s"));

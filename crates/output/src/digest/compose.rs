@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::entry::{Amount, Entry, Shown};
-use super::fold::Folded;
-use super::select::Quote;
+use super::fold::{Folded, Line};
 use super::truncate::{self, Truncated};
 
 /// Maximum number of gaps that are noted in the part that is left out.
@@ -27,10 +26,12 @@ pub struct Composition<'a> {
     pub head_room: usize,
     pub tail_room: usize,
     /// Lines between them that are shown.
-    pub quotes: BTreeMap<usize, Quote>,
+    pub quotes: BTreeMap<usize, Shown>,
     /// The important lines were selected.
     pub is_selected: bool,
     pub dropped: Amount,
+    /// Number of bytes that were not read, and so not counted as lines.
+    pub unread: u64,
     pub hint: &'a str,
 }
 
@@ -38,14 +39,26 @@ impl Composition<'_> {
     /// Number of characters of all parts.
     pub fn size(&self) -> usize {
         let size = |lines: Vec<Shown>| lines.iter().map(Shown::size).sum::<usize>();
-        let quotes: usize = self.quotes.values().map(Quote::size).sum();
+        let quotes: usize = self.quotes.values().map(Shown::size).sum();
         size(self.head_lines()) + size(self.tail_lines()) + quotes + self.note_size()
     }
 
     fn note_size(&self) -> usize {
         let is_alone = self.quotes.is_empty() && self.is_selected;
-        let note = note(self.all(), self.hint, !is_alone).chars().count();
+        let note = self.note(self.all(), !is_alone).chars().count();
         note + if is_alone { 1 } else { SEPARATOR_ROOM }
+    }
+
+    /// Note in place of what is left out.
+    fn note(&self, left_out: Amount, highlights_follow: bool) -> String {
+        let amount = amount(left_out, self.unread);
+        let follows = if highlights_follow {
+            " What matters of it, by line number:"
+        } else {
+            ""
+        };
+        let hint = hint_clause(self.hint);
+        format!("[… {amount}{hint}.{follows}]")
     }
 
     fn head_lines(&self) -> Vec<Shown> {
@@ -87,53 +100,69 @@ impl Composition<'_> {
                 && gaps < GAPS_MAX
             {
                 gaps += 1;
-                let quote = Quote {
-                    text: text.clone(),
-                    bytes: 0,
-                };
-                self.quotes.insert(at, quote);
+                self.quotes.insert(at, Shown::note(text.clone()));
             }
         }
     }
 
-    /// Adds lines behind the head and before the tail until the text has `max_chars` characters.
-    pub fn fill(&mut self, max_chars: usize) {
+    /// Adds lines behind the head and before the tail until the text has as many characters as the limit allows.
+    /// Repetitions are added only as long as it has at most `max_repetitive`.
+    pub fn fill(&mut self, max_chars: &[usize]) {
         let mut size = self.size();
+        let (mut front, mut back) = (self.head, self.tail);
         let mut more = [true, true];
-        while self.head < self.tail && more != [false, false] {
+        while front < back && more != [false, false] {
             for (side, more) in more.iter_mut().enumerate() {
-                if !*more || self.head == self.tail {
-                    continue;
-                }
-                let at = if side == 0 { self.head } else { self.tail - 1 };
-                let entry = &self.entries[at];
-                let quoted = self.quotes.get(&at).map_or(0, Quote::size);
-                let is_cut = match side {
-                    0 => entry.after_hole,
-                    _ => self
-                        .entries
-                        .get(self.tail)
-                        .is_some_and(|next| next.after_hole),
-                };
-                let after = size.saturating_add(entry.chars).saturating_sub(quoted);
-                if is_cut
-                    || matches!(entry.what, Folded::Gap(_))
-                    || after > max_chars
-                    || entry.chars > self.tail_room
-                {
-                    *more = false;
-                    continue;
-                }
-                size = after;
-                self.quotes.remove(&at);
-                match side {
-                    0 => self.head += 1,
-                    _ => self.tail -= 1,
+                while *more && front < back {
+                    let at = if side == 0 { front } else { back - 1 };
+                    (front, back) = match side {
+                        0 => (front + 1, back),
+                        _ => (front, back - 1),
+                    };
+                    let before = size;
+                    match self.add(at, max_chars[at].saturating_sub(size)) {
+                        Some(added) => size += added,
+                        None => *more = max_chars[at] < self.limit,
+                    }
+                    if size > before {
+                        break;
+                    }
                 }
             }
         }
         // A long line of the head that was cut takes what is left.
-        self.head_room += max_chars.saturating_sub(self.size());
+        self.head_room += self.limit.saturating_sub(self.size());
+    }
+
+    /// Adds an entry to head, tail or the lines between them. Returns by how many characters the text grows, at most
+    /// `room`.
+    fn add(&mut self, at: usize, room: usize) -> Option<usize> {
+        let entry = &self.entries[at];
+        let quoted = self.quotes.get(&at).map_or(0, Shown::size);
+        let is_gap = matches!(entry.what, Folded::Gap(_));
+        let is_next = at == self.head && !entry.after_hole;
+        let tail = self.entries.get(self.tail);
+        let is_previous = at + 1 == self.tail && !tail.is_some_and(|tail| tail.after_hole);
+        if !is_gap && (is_next || is_previous) {
+            let added = entry.chars.saturating_sub(quoted);
+            if added > room || entry.chars > self.tail_room {
+                return None;
+            }
+            self.quotes.remove(&at);
+            match is_next {
+                true => self.head += 1,
+                false => self.tail -= 1,
+            }
+            return Some(added);
+        }
+        let is_blank = |line: &Line| line.text.trim().is_empty();
+        if quoted > 0 || matches!(&entry.what, Folded::Line(line) if is_blank(line)) {
+            return Some(0);
+        }
+        let shown = entry.numbered(self.tail_room);
+        let added = shown.size();
+        (added <= room).then(|| self.quotes.insert(at, shown))?;
+        Some(added)
     }
 
     /// Returns whether the output is a single line.
@@ -163,19 +192,13 @@ impl Composition<'_> {
     }
 
     /// Text, what it leaves out, and that it is shortened.
-    pub fn compose(self) -> (String, Amount, bool) {
+    pub fn compose(mut self) -> (String, Amount, bool) {
         let mut left_out = self.all();
         let mut lines = self.head_lines();
         let mut note_at = lines.len();
         let mut highlights = self.quotes.len();
         let number = self.entries[self.tail..].iter().find_map(Entry::number);
-        lines.extend(self.quotes.values().map(|quote| Shown {
-            text: quote.text.clone(),
-            shows: Amount {
-                lines: u64::from(quote.bytes > 0),
-                bytes: quote.bytes,
-            },
-        }));
+        lines.extend(std::mem::take(&mut self.quotes).into_values());
         if let (Some(number), true) = (number, highlights > 0) {
             lines.push(Shown::note(format!("[The end, from line {number}:]")));
             highlights += 1;
@@ -184,12 +207,12 @@ impl Composition<'_> {
         lines.iter().for_each(|line| left_out.subtract(line.shows));
         // Needed only with a limit of a few hundred characters.
         let size = |lines: &[Shown]| lines.iter().map(Shown::size).sum::<usize>();
-        let mut note = note(left_out, self.hint, highlights > 0);
+        let mut note = self.note(left_out, highlights > 0);
         while size(&lines) + note.chars().count() > self.limit && !lines.is_empty() {
             let at = if lines.len() > note_at { note_at } else { 0 };
             left_out.add(lines.remove(at).shows);
             highlights = highlights.saturating_sub(1);
-            note = self::note(left_out, self.hint, highlights > 0);
+            note = self.note(left_out, highlights > 0);
             note_at = note_at.min(lines.len());
         }
         // More mark than text, or nothing at all.
@@ -205,7 +228,7 @@ impl Composition<'_> {
             }
             lines.push(start);
             note_at = 1;
-            note = self::note(left_out, self.hint, false);
+            note = self.note(left_out, false);
         }
         let mut lines: Vec<String> = lines.into_iter().map(|line| line.text).collect();
         lines.insert(note_at, note);
@@ -214,23 +237,16 @@ impl Composition<'_> {
     }
 }
 
-/// Note in place of what is left out.
-fn note(left_out: Amount, hint: &str, highlights_follow: bool) -> String {
-    let amount = amount(left_out);
-    let follows = if highlights_follow {
-        " What matters of it, by line number:"
-    } else {
-        ""
+/// Number of lines and bytes that are left out, with those that were not read. A part of a long line is no line.
+pub fn amount(Amount { lines, bytes }: Amount, unread: u64) -> String {
+    let counted = match (lines, unread) {
+        (0, _) => format!("{bytes} bytes left out"),
+        (_, 0) => format!("{}, {bytes} bytes left out", line_count(lines)),
+        _ => format!("at least {}, {bytes} bytes left out", line_count(lines)),
     };
-    let hint = hint_clause(hint);
-    format!("[… {amount} left out{hint}.{follows}]")
-}
-
-/// Number of lines and bytes. A part of a long line is no line.
-pub fn amount(Amount { lines, bytes }: Amount) -> String {
-    match lines {
-        0 => format!("{bytes} bytes"),
-        lines => format!("{}, {bytes} bytes", line_count(lines)),
+    match unread {
+        0 => counted,
+        _ => format!("{counted}, with a gap of {unread} bytes that were not read"),
     }
 }
 

@@ -1,22 +1,34 @@
-//! Density of an output: whether most of it is more than repetition.
+//! Repetition: lines that are like many others, among lines that are.
 //!
-//! Dense output (source code, a diff, a table, a listing of files) is left out only as far as it is over the limit. Of
-//! repetitive output (a log, a long build) that is much longer than the limit, the important lines are enough, and the
-//! rest of the limit stays unused.
+//! Of an output that is too long, no more is left out than is over the limit, unless it is repetition. So source code, a
+//! diff, a table or a listing of files fills the limit, whatever is before or behind it, while of a log or a long build that
+//! is much longer than the limit the important lines are enough. Whether a line is repetition depends on the lines around
+//! it: a closing brace is none in source code, and a name is a part of it in a list of warnings.
 
+use super::entry::Entry;
 use super::fold::{Folded, Line};
-use super::line_shape::hash;
+use super::line_shape::{HashKeyMap, hash};
 use super::signals::levels::is_success;
 use super::view::{begin_key, is_counter, is_hex_dump, prefix_len, without_gutter};
 
-/// Slots for kinds of lines.
-const KINDS: usize = 1_024;
-/// A line is repetitive if this many lines of its kind came before.
-const REPETITIVE_AFTER: u32 = 3;
+/// Maximum number of kinds of lines that are counted.
+const KINDS_MAX: usize = 16_384;
+/// A kind with more lines is a repetition.
+const LINES_MAX: u64 = 2;
+/// Number of lines before a line, and behind it, that are looked at, and the part of them, in percent, that are each one of
+/// many of their kind if it is in a repetition.
+const AROUND: usize = 24;
+const REPETITION_PERCENT: usize = 45;
+/// Length of the output, in percent of the limit, up to which lines that differ only in numbers fill the limit.
+const NUMBERS_PERCENT: usize = 110;
+/// The same for lines that differ in more than numbers.
+const NAMES_PERCENT: usize = 140;
+/// The same for a hex dump.
+const BYTES_PERCENT: usize = 400;
+/// The same for lines that say that something succeeded.
+const SUCCESS_PERCENT: usize = 0;
 /// Bytes of the first word that make a kind.
 const WORD_BYTES: usize = 12;
-/// Number of lines after which it is decided whether the output is repetitive.
-const LINES_JUDGED: u64 = 10_000;
 
 /// Kind of all lines that say that something succeeded.
 const SUCCESS: u64 = 1;
@@ -24,102 +36,87 @@ const SUCCESS: u64 = 1;
 /// Kind of all lines of a hex dump.
 const HEX_DUMP: u64 = 2;
 
+/// Kind of all notes in place of lines that differ only in numbers.
+const FOLDED: u64 = 3;
+
 /// Number of characters of the mode of a file, such as `-rw-r--r--`.
 const MODE_CHARS: usize = 10;
 
-/// Repetition that most lines of an output are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repetition {
-    /// Most lines are more than repetition.
-    Dense,
-    /// Lines that say that something succeeded.
-    Passed,
-    /// Lines of a hex dump.
-    Bytes,
-    /// Other lines that begin alike, but differ in more than numbers.
-    Names,
-    /// Other lines that differ only in numbers.
-    Log,
+/// Kind of a line, if it can have others like it.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    key: u64,
+    /// Length of the output, in percent of the limit, up to which lines of this kind fill the limit.
+    fill_percent: usize,
 }
 
-/// Number of lines of each kind. A kind displaces another one of the same slot.
+/// Number of lines of each kind.
 #[derive(Default)]
-struct Slots(Vec<(u64, u32)>);
+struct Counts(HashKeyMap<u64>);
 
-impl Slots {
-    /// Counts a line. Returns whether it is one of many of its kind.
-    fn is_one_of_many(&mut self, kind: u64) -> bool {
-        if self.0.is_empty() {
-            self.0 = vec![(0, 0); KINDS];
+impl Counts {
+    /// Counts lines. Returns their number up to now.
+    fn add(&mut self, key: u64, lines: u64) -> u64 {
+        if self.0.len() >= KINDS_MAX && !self.0.contains_key(&key) {
+            return lines;
         }
-        let slot = &mut self.0[usize::try_from(kind % KINDS as u64).unwrap_or(0)];
-        if slot.0 != kind {
-            *slot = (kind, 0);
-        }
-        slot.1 += 1;
-        slot.1 > REPETITIVE_AFTER
+        let count = self.0.entry(key).or_default();
+        *count += lines;
+        *count
     }
 }
 
-/// Counts of kinds of lines.
+/// Counts of kinds of lines, and of lines that differ only in numbers.
 #[derive(Default)]
-pub struct Density {
-    kinds: Slots,
-    shapes: Slots,
-    lines: u64,
-    repetitive: u64,
-    /// Number of repetitive lines that differ only in numbers.
-    numbered: u64,
-    passed: u64,
-    bytes: u64,
+pub struct Kinds {
+    kinds: Counts,
+    shapes: Counts,
 }
 
-impl Density {
-    /// Counts a line, and whether it is one of many of its kind.
-    pub fn count(&mut self, what: &Folded) {
-        if self.lines >= LINES_JUDGED {
-            return;
-        }
-        let line = match what {
-            Folded::Line(line) => line,
-            Folded::Note { lines, .. } => {
-                self.lines += lines;
-                self.repetitive += lines;
-                self.numbered += lines;
-                return;
+impl Kinds {
+    /// Counts a line, and returns its kind.
+    pub fn add(&mut self, what: &Folded) -> Option<Kind> {
+        let (key, lines, fill_percent) = match what {
+            Folded::Gap(_) => return None,
+            Folded::Note { lines, .. } => (FOLDED, *lines, NUMBERS_PERCENT),
+            Folded::Line(line) => {
+                let is_numbered = self.shapes.add(line.shape.without_numbers, 1) > LINES_MAX;
+                let key = kind(line)?;
+                let percent = match key {
+                    SUCCESS => SUCCESS_PERCENT,
+                    HEX_DUMP => BYTES_PERCENT,
+                    _ if is_numbered => NUMBERS_PERCENT,
+                    _ => NAMES_PERCENT,
+                };
+                (key, 1, percent)
             }
-            Folded::Gap(_) => return,
         };
-        self.lines += line.count;
-        self.repetitive += line.count - 1;
-        self.numbered += line.count - 1;
-        let is_numbered = self.shapes.is_one_of_many(line.shape.without_numbers);
-        self.numbered += u64::from(is_numbered);
-        let Some(kind) = kind(line) else {
-            return;
-        };
-        match kind {
-            SUCCESS => self.passed += line.count,
-            HEX_DUMP => self.bytes += line.count,
-            _ => {}
-        }
-        self.repetitive += u64::from(self.kinds.is_one_of_many(kind));
+        self.kinds.add(key, lines);
+        Some(Kind { key, fill_percent })
     }
 
-    /// Kind of repetition that most lines are.
-    pub fn repetition(&self) -> Repetition {
-        let is_most = |lines: u64| lines * 2 >= self.lines;
-        if !is_most(self.repetitive) {
-            Repetition::Dense
-        } else if is_most(self.passed) {
-            Repetition::Passed
-        } else if is_most(self.bytes) {
-            Repetition::Bytes
-        } else if is_most(self.numbered) {
-            Repetition::Log
-        } else {
-            Repetition::Names
-        }
+    /// For each entry in a repetition, the length of the output, in percent of the limit, up to which it fills the limit.
+    pub fn fill_percents(&self, entries: &[Entry]) -> Vec<Option<usize>> {
+        let count = |kind: Kind| self.kinds.0.get(&kind.key).copied().unwrap_or(0);
+        let is_one_of_many = |entry: &Entry| entry.kind.is_some_and(|kind| count(kind) > LINES_MAX);
+        let many: Vec<bool> = entries.iter().map(is_one_of_many).collect();
+        let is_repetition = |lines: &[bool]| {
+            let count = lines
+                .iter()
+                .filter(|is_one_of_many| **is_one_of_many)
+                .count();
+            count * 100 >= lines.len() * REPETITION_PERCENT
+        };
+        let is_in_repetition = |at: usize| {
+            let (before, behind) = (&many[..=at], &many[at..]);
+            is_repetition(&before[before.len().saturating_sub(AROUND)..])
+                && is_repetition(&behind[..behind.len().min(AROUND)])
+        };
+        let percent = |entry: &Entry| entry.kind.map_or(NAMES_PERCENT, |kind| kind.fill_percent);
+        let entries = entries.iter().enumerate();
+        entries
+            .map(|(at, entry)| is_in_repetition(at).then(|| percent(entry)))
+            .collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Line of the text, or what stands for lines, and how it is shown.
 
+use super::density::Kind;
 use super::fold::{Folded, Line, LineNumber};
 use super::signals::telling_place;
 use super::truncate::{self, Truncated};
@@ -34,6 +35,7 @@ pub struct Entry {
     pub chars: usize,
     /// Lines before it were dropped.
     pub after_hole: bool,
+    pub kind: Option<Kind>,
 }
 
 /// Entry as it is shown.
@@ -59,11 +61,12 @@ impl Shown {
 }
 
 impl Entry {
-    pub fn new(what: Folded) -> Self {
+    pub fn new(what: Folded, kind: Option<Kind>) -> Self {
         let mut entry = Entry {
             what,
             chars: 0,
             after_hole: false,
+            kind,
         };
         entry.chars = match &entry.what {
             Folded::Line(line) if line.omission.is_some() => usize::MAX >> 8,
@@ -89,6 +92,15 @@ impl Entry {
             Folded::Gap(_) => (0, 0),
         };
         Amount { lines, bytes }
+    }
+
+    /// Entry with the number of its line, in at most `max_chars` characters beside it.
+    pub fn numbered(&self, max_chars: usize) -> Shown {
+        let mut shown = self.shown(max_chars);
+        if let Some(number) = self.number() {
+            shown.text = format!("{number}: {}", shown.text);
+        }
+        shown
     }
 
     /// Bytes of memory that it takes, roughly.

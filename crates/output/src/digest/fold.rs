@@ -1,11 +1,10 @@
 //! Folding of repeated lines into one line, or two, with a count.
 //!
 //! - Equal lines in a row: one line and ` [×1203]`. Two blank lines stay, more are counted.
-//! - Lines in a row that differ only in numbers: the first, `[… 98 more with other numbers …]`, the last.
-//!   [`LineContent`] decides how many it takes, so that `seq 100`, tables and listings stay whole. Short
+//! - Lines in a row that differ only in numbers: the first, `[… 98 more with other numbers …]`, the last. In output
+//!   that fits the limit, only if the numbers count. `seq 100`, tables and listings stay whole. Short
 //!   repetitions stay whole too, and a line with an outlier ends a repetition. One whose outlier is an amount begins the
-//!   rest of it, so that after a few of them such amounts do not
-//!   interrupt it again.
+//!   rest of it, so that after a few of them such amounts do not interrupt it again.
 //! - A cycle of up to eight lines, three times or more: once with its count, or the first and the last if
 //!   numbers differ.
 
@@ -15,7 +14,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::columns::{self, Columns, Numbers};
-use super::line_shape::{LINES_TO_FOLD_MAX, LineContent, LineShape};
+use super::line_shape::LineShape;
 use super::row::{Omission, output_bytes};
 use super::signals::levels;
 
@@ -23,17 +22,15 @@ use super::signals::levels;
 pub const PERIOD_MAX: usize = 8;
 /// Minimum number of times that a cycle of several lines must come.
 const CYCLES_MIN: usize = 3;
+/// Number of lines with other numbers in a row from which on they are folded.
+const LINES_TO_FOLD: usize = columns::LINES_BEFORE_FAR as usize;
 /// Lines that are held because they may begin a repetition.
-const PENDING_MAX: usize = if LINES_TO_FOLD_MAX > PERIOD_MAX * CYCLES_MIN {
-    LINES_TO_FOLD_MAX
-} else {
-    PERIOD_MAX * CYCLES_MIN
-};
+const PENDING_MAX: usize = PERIOD_MAX * CYCLES_MIN;
 /// Minimum number of bytes between the first and the last line of a repetition with other numbers. Fewer are shown:
 /// a note would save little and could hide what the reader wants.
-const HIDDEN_MIN: u64 = 1_000;
-/// The same in output that is too long anyway.
-const HIDDEN_MIN_CROWDED: u64 = 200;
+const HIDDEN_MIN: u64 = 200;
+/// The same in output that fits the limit, if the numbers count. Others are shown, as long as there is room.
+const HIDDEN_MIN_COUNTING: u64 = 1_000;
 /// End of a note that hides lines.
 pub const HIDING_END: &str = " …]";
 /// Longer lines are not part of a cycle, which bounds the memory.
@@ -67,7 +64,7 @@ pub struct Line {
     pub count: u64,
     pub shape: LineShape,
     /// Numbers of the line, once they were needed.
-    numbers: OnceCell<Numbers>,
+    numbers: OnceCell<Box<Numbers>>,
 }
 
 /// Result of folding.
@@ -89,8 +86,8 @@ pub enum Folded {
 /// Receiver of folded lines.
 pub trait FoldSink {
     fn folded(&mut self, folded: Folded);
-    /// Returns whether there is more than will be shown. Repetitions are folded more readily then.
-    fn is_crowded(&self) -> bool;
+    /// Number of characters that still fit the limit.
+    fn room(&self) -> usize;
 }
 
 /// Folds a stream of lines.
@@ -122,6 +119,7 @@ struct Repetition {
     exact: bool,
     /// Lines between `first` and `last`, until they are so many that a note replaces them.
     between: Vec<Line>,
+    hides_lines: bool,
     /// Numbers of each line of the cycle.
     columns: Vec<Columns>,
 }
@@ -167,7 +165,7 @@ impl Fold {
         let repetition = self.repetition.as_ref()?;
         let open = self.open.as_ref()?;
         let has_learned = repetition.columns.first().is_some_and(Columns::has_learned);
-        let is_counted = repetition.first.len() == 1 && repetition.hides_lines() && has_learned;
+        let is_counted = repetition.first.len() == 1 && repetition.hides_lines && has_learned;
         (is_counted && !repetition.exact && open.omission.is_none()).then_some(&open.text)
     }
 
@@ -189,8 +187,7 @@ impl Fold {
             numbers: OnceCell::new(),
         };
         let repetition = self.repetition.as_ref();
-        line.shape.content != LineContent::Numbers
-            && repetition.is_some_and(|repetition| repetition.continues_with(&line))
+        !line.shape.is_data && repetition.is_some_and(|repetition| repetition.continues_with(&line))
     }
 
     /// Counts lines of that repetition that took the fast path.
@@ -215,10 +212,11 @@ impl Fold {
         self.push(line, out);
     }
 
-    fn push(&mut self, line: Line, out: &mut impl FoldSink) {
+    /// Takes a line, or several equal ones.
+    pub fn push(&mut self, line: Line, out: &mut impl FoldSink) {
         if let Some(repetition) = &mut self.repetition {
             if repetition.continues_with(&line) {
-                repetition.add(line, out.is_crowded());
+                repetition.add(line, out.room());
                 return;
             }
             if repetition.is_interrupted_by(&line) {
@@ -258,7 +256,6 @@ impl Fold {
             out.folded(Folded::Line(line));
             return;
         }
-        let crowded = out.is_crowded();
         for period in 1..=PERIOD_MAX {
             let before = self.pending.len().checked_sub(period);
             let (equal, alike) = match before.map(|at| &self.pending[at]) {
@@ -270,7 +267,7 @@ impl Fold {
             self.alike[at] = if alike { self.alike[at] + 1 } else { 0 };
         }
         self.pending.push_back(line);
-        if let Some((period, lines, exact)) = self.find_repetition(crowded) {
+        if let Some((period, lines, exact)) = self.find_repetition() {
             self.start_repetition(period, lines, exact, out);
         } else if self.pending.len() > PENDING_MAX
             && let Some(line) = self.pending.pop_front()
@@ -280,7 +277,7 @@ impl Fold {
     }
 
     /// Shortest repetition that ends here: its period, its lines, and whether it is exact.
-    fn find_repetition(&self, crowded: bool) -> Option<(usize, usize, bool)> {
+    fn find_repetition(&self) -> Option<(usize, usize, bool)> {
         for period in 1..=PERIOD_MAX.min(self.pending.len()) {
             let (equal, alike) = (self.equal[period - 1], self.alike[period - 1]);
             let lines = period * CYCLES_MIN;
@@ -290,16 +287,11 @@ impl Fold {
             if alike == 0 {
                 continue;
             }
-            let cycle = self.pending.iter().rev().take(period);
-            let lines_to_fold = cycle.filter_map(|line| line.shape.content.lines_to_fold(crowded));
-            let Some(lines_to_fold) = lines_to_fold.max() else {
+            let mut cycle = self.pending.iter().rev().take(period);
+            if cycle.all(|line| line.shape.is_data) {
                 continue;
-            };
-            let lines = if period == 1 {
-                lines_to_fold
-            } else {
-                lines_to_fold.next_multiple_of(period).max(lines)
-            };
+            }
+            let lines = LINES_TO_FOLD.next_multiple_of(period).max(lines);
             if lines <= self.pending.len() && alike + period >= lines {
                 // A longer period would only hide the outlier.
                 return (!self.has_outlier(period, lines)).then_some((period, lines, false));
@@ -335,7 +327,7 @@ impl Fold {
         let columns = columns.collect();
         let mut repetition = Repetition::begin(first, columns, exact);
         for line in cycles {
-            repetition.add(line, out.is_crowded());
+            repetition.add(line, out.room());
         }
         self.repetition = Some(repetition);
     }
@@ -353,6 +345,7 @@ impl Repetition {
         Repetition {
             columns,
             between: Vec::new(),
+            hides_lines: false,
             first,
             last: Vec::new(),
             next: Vec::new(),
@@ -368,7 +361,7 @@ impl Repetition {
         if self.exact {
             is_equal(expected, line)
         } else {
-            self.is_like_others(line) && !self.is_interrupted_by(line)
+            self.is_like_others(line) && !self.columns[self.next.len()].is_far(line.numbers())
         }
     }
 
@@ -383,12 +376,7 @@ impl Repetition {
         is_single && self.is_like_others(line) && self.columns[0].is_far(line.numbers())
     }
 
-    /// Returns whether a note stands for some of its lines.
-    fn hides_lines(&self) -> bool {
-        self.between.is_empty() && self.lines > 0
-    }
-
-    fn add(&mut self, line: Line, crowded: bool) {
+    fn add(&mut self, line: Line, room: usize) {
         if !self.exact {
             self.columns[self.next.len()].add(line.numbers());
         }
@@ -398,26 +386,22 @@ impl Repetition {
             let between = std::mem::replace(&mut self.last, std::mem::take(&mut self.next));
             self.lines += between.iter().map(|line| line.count).sum::<u64>();
             self.bytes += between.iter().map(Line::bytes).sum::<u64>();
-            if self.exact || self.hides_enough(crowded) {
-                self.between.clear();
-            } else {
-                self.between.extend(between);
+            self.hides_lines |= self.exact || self.hides_enough(room);
+            match self.hides_lines {
+                true => self.between.clear(),
+                false => self.between.extend(between),
             }
         }
     }
 
     /// Returns whether a note instead of the lines between the first and the last saves much.
-    fn hides_enough(&self, crowded: bool) -> bool {
-        self.bytes
-            >= match crowded {
-                true => HIDDEN_MIN_CROWDED,
-                false => HIDDEN_MIN,
-            }
+    fn hides_enough(&self, room: usize) -> bool {
+        self.bytes >= HIDDEN_MIN.max(room as u64)
+            || (self.bytes >= HIDDEN_MIN_COUNTING && self.columns.iter().all(Columns::only_count))
     }
 
     fn emit(self, out: &mut impl FoldSink) -> Vec<Line> {
         let period = self.first.len();
-        let hides_lines = self.hides_lines();
         for line in self.first {
             out.folded(Folded::Line(line));
         }
@@ -431,7 +415,7 @@ impl Repetition {
             });
             return self.next;
         }
-        if !hides_lines {
+        if !self.hides_lines {
             let shown = self.between.into_iter().chain(self.last);
             shown.for_each(|line| out.folded(Folded::Line(line)));
             return self.next;
@@ -457,7 +441,8 @@ impl Repetition {
 
 impl Line {
     fn numbers(&self) -> &Numbers {
-        self.numbers.get_or_init(|| Numbers::of(&self.text))
+        self.numbers
+            .get_or_init(|| Box::new(Numbers::of(&self.text)))
     }
 
     /// Number of bytes of the output that this line stands for, including newlines.
@@ -475,7 +460,7 @@ fn is_alike(a: &Line, b: &Line) -> bool {
     if a.shape.without_numbers != b.shape.without_numbers {
         return false;
     }
-    if a.shape.content == LineContent::Numbers && b.shape.content == LineContent::Numbers {
+    if a.shape.is_data && b.shape.is_data {
         return a.text == b.text;
     }
     a.shape.number_classes == b.shape.number_classes || !levels::mentions_outcome(&b.text)

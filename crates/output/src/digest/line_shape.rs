@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Longer lines are compared as a whole.
 const SHAPE_MAX: usize = 2_048;
 
-/// Hashes of a line, and the kind of its content.
+/// Hashes of a line, and whether its numbers are its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineShape {
     /// Hash of the whole line.
@@ -20,38 +20,9 @@ pub struct LineShape {
     /// Hash of the class of each number: zero, HTTP status of an error, other. In a line about errors,
     /// `0 errors` and `3 errors` are different.
     pub number_classes: u64,
-    /// Kind of its content.
-    pub content: LineContent,
-}
-
-/// Content of a line, which decides how many lines of one shape in a row are a repetition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LineContent {
-    /// The line has a time of day or a percentage.
-    TimeOrPercentage,
-    /// The line is mostly words.
-    Words,
-    /// The line has about as many words as numbers.
-    WordsAndNumbers,
     /// The numbers are the content of the line, so it repeats no other.
-    Numbers,
+    pub is_data: bool,
 }
-
-impl LineContent {
-    /// Number of lines in a row from which on they are folded; lower if the output is too long anyway.
-    pub fn lines_to_fold(self, crowded: bool) -> Option<usize> {
-        match (self, crowded) {
-            (LineContent::TimeOrPercentage, _) => Some(4),
-            (LineContent::Words, false) => Some(8),
-            (LineContent::WordsAndNumbers, false) => Some(24),
-            (LineContent::Words | LineContent::WordsAndNumbers, true) => Some(4),
-            (LineContent::Numbers, _) => None,
-        }
-    }
-}
-
-/// Largest result of [`LineContent::lines_to_fold`].
-pub const LINES_TO_FOLD_MAX: usize = 24;
 
 impl LineShape {
     /// Shape of a line.
@@ -62,17 +33,17 @@ impl LineShape {
                 exact,
                 without_numbers: exact,
                 number_classes: 0,
-                content: LineContent::Numbers,
+                is_data: true,
             };
         }
         let mut scanner = ShapeScanner::default();
         scanner.scan(line.as_bytes());
-        let content = scanner.content(line);
+        let is_data = scanner.is_data(line);
         LineShape {
             exact,
             without_numbers: scanner.shape.0,
             number_classes: scanner.number_classes.0,
-            content,
+            is_data,
         }
     }
 }
@@ -286,21 +257,11 @@ impl ShapeScanner {
         self.number_classes.add(class);
     }
 
-    fn content(&self, line: &str) -> LineContent {
-        if self.letters < 3 || self.words == 0 || is_listing(line) {
-            return LineContent::Numbers;
-        }
-        if self.has_time || self.has_percentage {
-            return LineContent::TimeOrPercentage;
-        }
-        if !line.trim().contains([' ', '\t']) || self.number_chars > 2 * self.letters {
-            return LineContent::Numbers;
-        }
-        if self.letters >= 2 * self.number_chars {
-            LineContent::Words
-        } else {
-            LineContent::WordsAndNumbers
-        }
+    fn is_data(&self, line: &str) -> bool {
+        let has_words = self.letters >= 3 && self.words > 0 && !is_listing(line);
+        let has_space = line.trim().contains([' ', '\t']);
+        let is_mostly_words = has_space && self.number_chars <= 2 * self.letters;
+        !has_words || !(self.has_time || self.has_percentage || is_mostly_words)
     }
 }
 

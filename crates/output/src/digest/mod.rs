@@ -46,7 +46,7 @@ pub use rendered_rows::rendered_rows;
 
 use decoder::Decoder;
 use flood::{Flood, FloodSink, SCAN_AFTER};
-use fold::{Fold, FoldSink, Folded, LineNumber};
+use fold::{Fold, FoldSink as _, Folded, LineNumber};
 use raw::RawText;
 use repeat_fast_path::RepeatFastPath;
 use row::Omission;
@@ -251,18 +251,27 @@ impl Digest {
         }
     }
 
-    /// Notes that bytes are missing here.
+    /// Notes that bytes are missing here. Those that were not read count among what is left out.
     pub fn gap(&mut self, gap: Gap) {
-        let (bytes, why) = match gap {
-            Gap::Dropped(bytes) => (bytes, "are missing from the log"),
-            Gap::Unread(bytes) => (bytes, "were not looked at"),
-        };
-        self.uncounted |= matches!(gap, Gap::Unread(_));
-        self.gap_bytes += bytes;
-        let text = format!("[… {bytes} bytes from here on {why} …]");
-        match &mut self.mode {
-            Mode::Raw(raw) => raw.push(format!("\n{text}\n").as_bytes()),
-            Mode::Text(pipeline) => pipeline.gap(text),
+        match (gap, &mut self.mode) {
+            (Gap::Dropped(bytes), mode) => {
+                self.gap_bytes += bytes;
+                let text = format!("[… {bytes} bytes from here on are missing from the log …]");
+                match mode {
+                    Mode::Raw(raw) => raw.push(format!("\n{text}\n").as_bytes()),
+                    Mode::Text(pipeline) => {
+                        pipeline.begin_part(|out| out.folded(Folded::Gap(text)));
+                    }
+                }
+            }
+            (Gap::Unread(bytes), mode) => {
+                self.bytes += bytes;
+                self.uncounted = true;
+                match mode {
+                    Mode::Raw(raw) => raw.skip_unread(bytes),
+                    Mode::Text(pipeline) => pipeline.begin_part(|out| out.skip_unread(bytes)),
+                }
+            }
         }
     }
 
@@ -410,10 +419,11 @@ impl Pipeline {
         self.lines.fold.flush(&mut self.lines.shortener);
     }
 
-    fn gap(&mut self, text: String) {
+    /// Ends the part before a gap, and notes the gap.
+    fn begin_part(&mut self, note: impl FnOnce(&mut Shortener)) {
         self.flush();
         self.screen.reset();
-        self.lines.shortener.folded(Folded::Gap(text));
+        note(&mut self.lines.shortener);
         self.lines.gaps += 1;
         self.lines.base = self.screen.newlines();
     }

@@ -13,6 +13,8 @@ pub struct RawText {
     tail: VecDeque<u8>,
     bytes: u64,
     newlines: u64,
+    /// Number of bytes behind the head that were not read.
+    unread: u64,
 }
 
 impl RawText {
@@ -24,6 +26,7 @@ impl RawText {
             tail: VecDeque::new(),
             bytes: 0,
             newlines: 0,
+            unread: 0,
         }
     }
 
@@ -35,12 +38,22 @@ impl RawText {
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
         self.newlines += memchr::memchr_iter(b'\n', bytes).count() as u64;
-        let (first, rest) = bytes.split_at(bytes.len().min(self.room() - self.head.len()));
+        let room = match self.unread {
+            0 => self.room() - self.head.len(),
+            _ => 0,
+        };
+        let (first, rest) = bytes.split_at(bytes.len().min(room));
         self.head.extend_from_slice(first);
         let rest = &rest[rest.len().saturating_sub(self.room())..];
         let over = (self.tail.len() + rest.len()).saturating_sub(self.room());
         self.tail.drain(..over);
         self.tail.extend(rest);
+    }
+
+    /// Counts bytes that are left out without having been read.
+    pub fn skip_unread(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        self.unread += bytes;
     }
 
     pub fn finish(mut self) -> (String, Amount, bool) {
@@ -54,7 +67,10 @@ impl RawText {
             let from = whole.len().saturating_sub(self.room());
             return self.shorten(&whole[from..]);
         }
-        let tail = [&self.head[..], tail].concat();
+        let tail = match self.unread {
+            0 => [&self.head[..], tail].concat(),
+            _ => tail.to_vec(),
+        };
         let from = tail.len().saturating_sub(self.room());
         self.shorten(&tail[from..])
     }
@@ -87,8 +103,8 @@ impl RawText {
     }
 
     fn note(&self, left_out: Amount) -> String {
-        let (amount, hint) = (amount(left_out), hint_clause(&self.hint));
-        format!("\n[… {amount} left out{hint}.]\n")
+        let (amount, hint) = (amount(left_out, self.unread), hint_clause(&self.hint));
+        format!("\n[… {amount}{hint}.]\n")
     }
 }
 

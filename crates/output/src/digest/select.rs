@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
+use super::entry::{Amount, Shown};
 use super::fold::{Line, LineNumber};
 use super::line_shape::{Fnv1a, HashKeyMap, hash};
 use super::row::output_bytes;
@@ -81,29 +82,16 @@ impl Counts {
     }
 }
 
-/// Line of the part that is left out, as it is shown.
-pub struct Quote {
-    pub text: String,
-    /// Number of its bytes that are shown.
-    pub bytes: u64,
-}
-
-impl Quote {
-    /// Line once, whatever its count, with the text at byte offset `at` visible.
-    fn new(line: &Line, at: usize, max_chars: usize) -> Self {
-        let trimmed = line.text.trim();
-        let cut = truncate::around(trimmed, at, max_chars);
-        let omission = line.omission.unwrap_or_default().output_bytes;
-        let left_out = output_bytes(trimmed) - cut.bytes + omission;
-        Quote {
-            text: format!("{}: {}", line.number, cut.text),
-            bytes: (line.bytes() / line.count.max(1)).saturating_sub(left_out),
-        }
-    }
-
-    /// Number of characters with the newline.
-    pub fn size(&self) -> usize {
-        self.text.chars().count() + 1
+/// Line of the part that is left out, once, whatever its count, with the text at byte offset `at` visible.
+fn quote(line: &Line, at: usize, max_chars: usize) -> Shown {
+    let trimmed = line.text.trim();
+    let cut = truncate::around(trimmed, at, max_chars);
+    let omission = line.omission.unwrap_or_default().output_bytes;
+    let left_out = output_bytes(trimmed) - cut.bytes + omission;
+    let bytes = (line.bytes() / line.count.max(1)).saturating_sub(left_out);
+    Shown {
+        text: format!("{}: {}", line.number, cut.text),
+        shows: Amount { lines: 1, bytes },
     }
 }
 
@@ -254,7 +242,7 @@ impl<'a> Selector<'a> {
         range: Range<usize>,
         mut room: Budget,
         counts: &Counts,
-    ) -> BTreeMap<usize, Quote> {
+    ) -> BTreeMap<usize, Shown> {
         let mut picked = BTreeMap::new();
         for (order, _, at, group) in self.candidates() {
             let mut unbounded = usize::MAX;
@@ -281,7 +269,7 @@ impl<'a> Selector<'a> {
                 true => group.suffix(counts),
                 false => String::new(),
             };
-            let size = |quotes: &[(usize, Quote)]| -> usize {
+            let size = |quotes: &[(usize, Shown)]| -> usize {
                 quotes.iter().map(|(_, quote)| quote.size()).sum()
             };
             let mut quotes = self.quotes(at, &[at], &suffix, &range, &picked, max_chars);
@@ -377,9 +365,9 @@ impl<'a> Selector<'a> {
         block: &[usize],
         suffix: &str,
         range: &Range<usize>,
-        picked: &BTreeMap<usize, Quote>,
+        picked: &BTreeMap<usize, Shown>,
         max_chars: usize,
-    ) -> Vec<(usize, Quote)> {
+    ) -> Vec<(usize, Shown)> {
         let lines = block.iter().map(|at| (*at, &self.lines[*at]));
         let fresh =
             lines.filter(|(_, line)| range.contains(&line.at) && !picked.contains_key(&line.at));
@@ -387,7 +375,7 @@ impl<'a> Selector<'a> {
             .map(|(at, line)| {
                 let is_record = line.text.starts_with('{') && line.text.len() <= RECORD_BYTES;
                 let offset = line.finding.filter(|_| !is_record).map_or(0, |f| f.at);
-                let mut quote = Quote::new(line.line, offset, max_chars);
+                let mut quote = quote(line.line, offset, max_chars);
                 if at == main {
                     quote.text.push_str(suffix);
                 }

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use super::MAX_CHARS;
 use super::compose::Composition;
-use super::density::{Density, Repetition};
+use super::density::Kinds;
 use super::entry::{Amount, Entry};
-use super::fold::{FoldSink, Folded, HIDING_END};
+use super::fold::{Fold, FoldSink, Folded, HIDING_END};
 use super::select::{Budget, Counts, Selector};
 use super::signals::blocks;
 use super::view::{self, FindingCache, ViewLine};
@@ -35,12 +35,6 @@ const BEGIN_CHARS: usize = 200;
 const HOLD_BYTES: usize = 2 << 20;
 /// Important lines that are held when others are dropped, as a multiple of the limit.
 const KEEP_TIMES: usize = 4;
-/// Length in percent of the limit, with repetitions folded, up to which repetitive output fills the limit.
-const FILL_PERCENT: usize = 110;
-/// The same if most lines differ in more than numbers.
-const FILL_NAMES_PERCENT: usize = 140;
-/// The same for a hex dump.
-const FILL_BYTES_PERCENT: usize = 400;
 /// Characters of the limit that stay unused for each one over that length. Without it, one more line of output could
 /// take away most of the text.
 const FILL_LESS_TIMES: usize = 8;
@@ -60,14 +54,19 @@ pub struct Shortener {
     held: usize,
     /// Number of characters of all lines, with the dropped ones.
     total_chars: usize,
+    /// Number of bytes of the output up to now.
+    output_bytes: usize,
     /// Number of bytes from which lines are dropped.
     prune_at: usize,
-    crowded: bool,
-    density: Density,
+    /// The output is longer than the limit, so that lines with other numbers are folded, from the first one on.
+    is_long: bool,
+    kinds: Kinds,
     findings: FindingCache,
     /// Lines that were dropped, and what was found in them.
     dropped: Amount,
     counts: Counts,
+    /// Number of bytes that were not read.
+    unread: u64,
     /// Lines before the next one were left out.
     hole: bool,
     /// Lines were hidden by a note.
@@ -83,12 +82,14 @@ impl Shortener {
             chars: 0,
             held: 0,
             total_chars: 0,
+            output_bytes: 0,
             prune_at: HOLD_BYTES,
-            crowded: false,
-            density: Density::default(),
+            is_long: false,
+            kinds: Kinds::default(),
             findings: FindingCache::default(),
             dropped: Amount::default(),
             counts: Counts::default(),
+            unread: 0,
             hole: false,
             hides_lines: false,
         }
@@ -96,7 +97,7 @@ impl Shortener {
 
     /// Text of an output of so many bytes.
     pub fn finish(mut self, bytes: u64) -> (String, Amount, bool) {
-        if !self.crowded {
+        if !self.is_crowded() {
             let mut lines: Vec<_> = self.entries.iter().map(|e| e.text(usize::MAX)).collect();
             if let Some(note) = self.entries.iter().position(hides_lines) {
                 let end = lines[note].len() - HIDING_END.len();
@@ -118,6 +119,7 @@ impl Shortener {
             quotes: BTreeMap::new(),
             is_selected: false,
             dropped: self.dropped,
+            unread: self.unread,
             hint: &self.hint,
         };
         let room = self.limit.saturating_sub(text.size());
@@ -125,7 +127,9 @@ impl Shortener {
         text.quotes = selector.select(head..tail, self.budget(room), &self.counts);
         text.is_selected = true;
         text.add_gaps();
-        text.fill(self.fill_chars());
+        let percents = self.kinds.fill_percents(&entries).into_iter();
+        let max_chars: Vec<usize> = percents.map(|percent| self.fill_chars(percent)).collect();
+        text.fill(&max_chars);
         text.compose()
     }
 
@@ -139,27 +143,28 @@ impl Shortener {
             warnings: share(30),
             mentions: share(16),
             unlike: share(6),
-            samples: match self.density.repetition() {
-                Repetition::Dense => 0,
-                _ => share(12),
-            },
+            samples: share(5),
         }
     }
 
-    /// Number of characters up to which the text is filled. Output that is only somewhat over the limit is left out only
-    /// as far as it is over, because lines of one kind can still be data. The longer repetitive output is, the less of
-    /// the rest of the limit is used.
-    fn fill_chars(&self) -> usize {
-        let percent = match self.density.repetition() {
-            Repetition::Dense => return self.limit,
-            Repetition::Passed => return 0,
-            Repetition::Bytes => FILL_BYTES_PERCENT,
-            Repetition::Names => FILL_NAMES_PERCENT,
-            Repetition::Log => FILL_PERCENT,
+    /// Number of characters up to which the text is filled with a line: the limit, or less for a repetition. Output that is
+    /// only somewhat over the limit is left out only as far as it is over, because lines of one kind can still be data. The
+    /// longer it is, the less of the rest of the limit is used.
+    fn fill_chars(&self, percent: Option<usize>) -> usize {
+        let length = match percent {
+            None => return self.limit,
+            Some(0) => return 0,
+            Some(percent) => self.limit * percent / 100,
         };
-        let over = self.total_chars.saturating_sub(self.limit * percent / 100);
+        let over = self.total_chars.saturating_sub(length);
         self.limit
             .saturating_sub(over.saturating_mul(FILL_LESS_TIMES))
+    }
+
+    /// Returns whether there is more than will be shown.
+    pub fn is_crowded(&self) -> bool {
+        // The last line has no newline.
+        self.chars > self.limit + 1 || self.dropped != Amount::default()
     }
 
     fn head_room(&self) -> usize {
@@ -188,7 +193,8 @@ impl Shortener {
             let left = self.head_room().saturating_sub(chars);
             let entry = &entries[head];
             run = if usual[head] { run + 1 } else { 0 };
-            if (entry.chars > left && left < BEGIN_CHARS)
+            if entry.after_hole
+                || (entry.chars > left && left < BEGIN_CHARS)
                 || (run > COMMON_RUN && head >= HEAD_LINES_MIN)
             {
                 break;
@@ -196,9 +202,11 @@ impl Shortener {
             chars += entry.chars.min(left);
             head += 1;
         }
+        let hole = entries.iter().rposition(|entry| entry.after_hole);
+        let first = hole.map_or(head, |hole| hole.max(head));
         let mut tail = entries.len();
         let (mut chars, mut run) = (0, 0);
-        while tail > head && entries.len() - tail < self.scaled(TAIL_LINES) {
+        while tail > first && entries.len() - tail < self.scaled(TAIL_LINES) {
             let entry = &entries[tail - 1];
             run = if usual[tail - 1] { run + 1 } else { 0 };
             let is_last = tail == entries.len();
@@ -211,7 +219,7 @@ impl Shortener {
             chars += entry.chars;
             tail -= 1;
         }
-        (head, start_of_block(lines, head, tail, entries.len()))
+        (head, start_of_block(lines, first, tail, entries.len()))
     }
 
     /// Drops lines that are certainly not shown, so that the memory stays bounded.
@@ -222,6 +230,14 @@ impl Shortener {
         for (entry, keep) in entries.iter().zip(&mut keep) {
             *keep = sum < self.limit;
             sum += entry.chars;
+        }
+        sum = 0;
+        let percents = self.kinds.fill_percents(&entries);
+        for ((entry, keep), percent) in entries.iter().zip(&mut keep).zip(percents) {
+            if percent.is_none() {
+                *keep |= sum < self.limit;
+                sum += entry.chars;
+            }
         }
         sum = 0;
         for (entry, keep) in entries.iter().zip(&mut keep).rev() {
@@ -272,6 +288,35 @@ impl Shortener {
         self.hole = true;
     }
 
+    /// Counts bytes that are left out without having been read, so that nobody knows how many lines they are.
+    pub fn skip_unread(&mut self, bytes: u64) {
+        self.skip(0, bytes);
+        self.unread += bytes;
+    }
+
+    /// Folds the lines that were held as long as they fitted the limit.
+    fn fold_again(&mut self) {
+        let entries = std::mem::take(&mut self.entries);
+        (self.chars, self.held, self.total_chars) = (0, 0, 0);
+        self.kinds = Kinds::default();
+        self.hides_lines = false;
+        let mut fold = Fold::default();
+        for entry in entries {
+            if entry.after_hole {
+                fold.flush(self);
+                self.hole = true;
+            }
+            match entry.what {
+                Folded::Line(line) => fold.push(line, self),
+                other => {
+                    fold.flush(self);
+                    self.folded(other);
+                }
+            }
+        }
+        fold.flush(self);
+    }
+
     fn hold(&mut self, entry: Entry) {
         self.chars = self.chars.saturating_add(entry.chars);
         self.held += entry.memory();
@@ -297,8 +342,8 @@ fn advice(bytes: u64, limit: usize) -> String {
     }
 }
 
-/// Start of the tail, moved to the start of a block that is near.
-fn start_of_block(lines: &[ViewLine<'_>], head: usize, tail: usize, end: usize) -> usize {
+/// Start of the tail, moved to the start of a block that is near, but not before `min`.
+fn start_of_block(lines: &[ViewLine<'_>], min: usize, tail: usize, end: usize) -> usize {
     let Some(first) = lines.iter().position(|line| line.at >= tail) else {
         return tail;
     };
@@ -311,35 +356,38 @@ fn start_of_block(lines: &[ViewLine<'_>], head: usize, tail: usize, end: usize) 
     let later = (first..lines.len()).take(BLOCK_START_WITHIN).find(is_start);
     let earlier = || {
         let before = (0..=first).rev().take(2 * BLOCK_START_WITHIN);
-        let mut before = before.take_while(|at| lines[*at].at >= head);
+        let mut before = before.take_while(|at| lines[*at].at >= min);
         before.find(is_start)
     };
     let start = later.filter(is_enough).or_else(earlier);
     // With the ruled title directly above it.
     let title = start.and_then(|start| start.checked_sub(1));
-    let title =
-        title.filter(|at| lines[*at].at >= head && blocks::has_ruled_title(lines[*at].text));
+    let title = title.filter(|at| lines[*at].at >= min && blocks::has_ruled_title(lines[*at].text));
     title.or(start).map_or(tail, |start| lines[start].at)
 }
 
 impl FoldSink for Shortener {
     fn folded(&mut self, what: Folded) {
-        self.density.count(&what);
-        let mut entry = Entry::new(what);
+        let kind = self.kinds.add(&what);
+        let mut entry = Entry::new(what, kind);
         entry.after_hole = std::mem::take(&mut self.hole);
         self.total_chars = self.total_chars.saturating_add(entry.chars);
+        let bytes = usize::try_from(entry.stands_for().bytes).unwrap_or(usize::MAX);
+        self.output_bytes = self.output_bytes.saturating_add(bytes);
         if hides_lines(&entry) && !std::mem::replace(&mut self.hides_lines, true) {
             self.chars += ADVICE_CHARS;
         }
         self.hold(entry);
-        // The last line has no newline.
-        self.crowded |= self.chars > self.limit + 1;
+        if !self.is_long && self.room() == 0 {
+            self.is_long = true;
+            self.fold_again();
+        }
         if self.held > self.prune_at {
             self.prune();
         }
     }
 
-    fn is_crowded(&self) -> bool {
-        self.crowded
+    fn room(&self) -> usize {
+        (self.limit + 1).saturating_sub(self.output_bytes)
     }
 }

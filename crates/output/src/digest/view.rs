@@ -394,11 +394,11 @@ mod tests {
 
     impl FoldSink for Entries {
         fn folded(&mut self, what: Folded) {
-            self.0.push(Entry::new(what));
+            self.0.push(Entry::new(what, None));
         }
 
-        fn is_crowded(&self) -> bool {
-            true
+        fn room(&self) -> usize {
+            0
         }
     }
 

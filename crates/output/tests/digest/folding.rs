@@ -156,7 +156,7 @@ fn amount_far_from_the_others_is_no_repetition() {
             format!("queue depth {depth}")
         })
     };
-    for odd in [985, 300, 0, 3] {
+    for odd in [985, 300, 40, 0, 3] {
         let seen = text(log(odd));
         assert!(
             seen.contains(&format!("depth {odd}\n[… 799 more")),
@@ -164,7 +164,7 @@ fn amount_far_from_the_others_is_no_repetition() {
         );
         assert_eq!(seen.lines().count(), 6, "{seen}");
     }
-    assert_eq!(text(log(40)).lines().count(), 3);
+    assert_eq!(text(log(30)).lines().count(), 3);
     // After some times it is no news.
     let often = lines(2_000, |n| {
         let took = if n % 100 == 99 { 50 } else { 1 + n % 9 };
@@ -191,6 +191,103 @@ fn amount_of_another_magnitude_or_form_is_not_folded() {
             assert!(seen.lines().count() < 12, "{seen}");
         }
     }
+}
+
+/// Number that looks random, below a limit.
+fn below(limit: usize, n: usize) -> usize {
+    ((n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 11) % limit
+}
+
+#[test]
+fn value_far_outside_the_range_of_the_others_is_shown() {
+    type LineOf = fn(usize, &str) -> String;
+    type Usual = fn(usize) -> String;
+    let kinds: [(LineOf, Usual, &[&str]); 5] = [
+        (
+            |n, value| format!("node{n:04} uses {value}% of its memory"),
+            |n| (20 + below(20, n)).to_string(),
+            &["99", "95"],
+        ),
+        (
+            |n, value| format!("request {n} was answered in {value} ms by the server"),
+            |n| (90 + below(21, n)).to_string(),
+            &["150", "160", "300", "900", "5"],
+        ),
+        (
+            |n, value| format!("epoch {n} ended with a loss of {value} on the test set"),
+            |n| format!("0.{}", 300 + below(11, n)),
+            &["0.5", "0.9", "0.901", "0.02"],
+        ),
+        (
+            |n, value| format!("table t{n} was loaded with {value} rows"),
+            |n| (90 + below(21, n)).to_string(),
+            &["5", "170"],
+        ),
+        (
+            |n, value| format!("2026-05-01T10:00:00Z sensor {n} reads a temperature of {value} C"),
+            |n| (60 + below(6, n)).to_string(),
+            &["95", "20"],
+        ),
+    ];
+    for (line, usual, odd) in kinds {
+        for odd in odd {
+            for count in [400, 2_000, 20_000] {
+                for place in [2, 7, 30, count / 2, count - 4] {
+                    let log = lines(count, |n| match n == place {
+                        true => line(n, odd),
+                        false => line(n, &usual(n)),
+                    });
+                    let (seen, wanted) = (text(&log), line(place, odd));
+                    assert!(
+                        seen.contains(&wanted),
+                        "{wanted} of {count} is not in:\n{seen}"
+                    );
+                    assert!(seen.lines().count() < 30, "{seen}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn values_that_grow_are_no_outliers() {
+    for step in [1, 7, 1_000] {
+        let log = lines(3_000, |n| {
+            let late = below(3, n);
+            format!(
+                "copied {} bytes in {}.{} s",
+                n * step + late,
+                n / 10,
+                n % 10
+            )
+        });
+        assert_eq!(text(&log).lines().count(), 3, "{}", text(&log));
+    }
+}
+
+#[test]
+fn random_amounts_are_shown_as_long_as_they_fit_the_limit() {
+    let order = |n| {
+        let (amount, cents) = (below(900, n), 10 + below(90, n + 1));
+        format!(
+            "order {} of customer {} is paid: {amount}.{cents} EUR",
+            1_000 + n,
+            below(99, n)
+        )
+    };
+    let usage = |n| format!("node{n:03} cpu {}% mem {}%", below(99, n), below(99, n + 5));
+    for line in [order, usage] {
+        for count in [70, 150] {
+            let input = lines(count, line);
+            assert!((1_200..10_000).contains(&input.len()), "{}", input.len());
+            assert_eq!(text(&input), input.trim_end());
+        }
+        let seen = text(lines(1_000, line));
+        assert!(seen.lines().count() < 30, "{seen}");
+    }
+    // Longer output is folded from its beginning.
+    let seen = text(lines(100, order) + "\n" + &lines(100, usage) + "\n" + &lines(300, order));
+    assert!(seen.lines().count() < 30, "{seen}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod corpus;
 mod folding;
 mod golden;
+mod mixed;
 mod painting;
 mod planted;
 mod properties;

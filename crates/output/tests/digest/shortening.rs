@@ -332,23 +332,55 @@ fn gaps_are_noted_in_their_place() {
     assert_eq!(digested.bytes_total, 9 + 1_234 + 4);
     assert_eq!(digested.bytes_left_out, 1_234);
     assert!(!digested.uncounted);
-    let mut digest = Digest::new(&limits(10_000));
-    digest.push(novel(3_000).as_bytes());
-    digest.gap(Gap::Unread(99));
-    digest.push(b"error: behind the gap\n");
-    digest.push(novel(3_000).as_bytes());
-    let digested = digest.finish();
-    assert!(
-        digested.uncounted,
-        "nobody knows how many lines 99 bytes are"
-    );
-    let text = digested.text;
-    assert!(
-        text.contains(
-            "[… 99 bytes from here on were not looked at …]\ngap+1: error: behind the gap"
-        ),
-        "{text}"
-    );
+}
+
+#[test]
+fn one_note_counts_what_was_not_read_too() {
+    for raw in [false, true] {
+        let mut digest = Digest::new(&Limits {
+            raw,
+            ..limits(10_000)
+        });
+        digest.push(novel(3_000).as_bytes());
+        digest.gap(Gap::Unread(99));
+        digest.push(b"error: behind the gap\n");
+        digest.push(novel(3_000).as_bytes());
+        let digested = digest.finish();
+        assert!(
+            digested.uncounted,
+            "nobody knows how many lines 99 bytes are"
+        );
+        let note = format!(
+            "[… at least {} lines, {} bytes left out, with a gap of 99 bytes that were not read; terminal_session search,",
+            digested.lines_left_out, digested.bytes_left_out
+        );
+        let text = digested.text;
+        assert!(text.contains(&note), "{note} is not in:\n{text}");
+        assert_eq!(text.matches("[…").count(), 1, "{text}");
+        assert_eq!(digested.bytes_total, 6_000 * 12 + 99 + 22);
+        let error = text.contains("\ngap+1: error: behind the gap");
+        assert_eq!(error, !raw, "{text}");
+    }
+}
+
+#[test]
+fn short_output_with_a_part_that_was_not_read_has_a_note_in_its_place() {
+    for raw in [false, true] {
+        let mut digest = Digest::new(&Limits {
+            raw,
+            ..limits(10_000)
+        });
+        digest.push(b"begin\n");
+        digest.gap(Gap::Unread(99));
+        digest.push(b"end\n");
+        let text = digest.finish().text;
+        let note = "[… 99 bytes left out, with a gap of 99 bytes that were not read; ";
+        assert!(
+            text.starts_with(&format!("begin\n{}{note}", if raw { "\n" } else { "" })),
+            "{text}"
+        );
+        assert!(text.trim_end().ends_with("]\nend"), "{text}");
+    }
 }
 
 #[test]
@@ -487,7 +519,11 @@ fn output_that_is_somewhat_over_the_limit_fills_it() {
             assert!(input.len() > max, "{}", input.len());
             let digested = digest(input.as_bytes(), &limits(max));
             let shown = digested.text.chars().count();
-            assert!(shown > max - 250, "kind {at}, {length} for {max}: {shown}");
+            let most_unused = 250 + max / 100;
+            assert!(
+                shown > max - most_unused,
+                "kind {at}, {length} for {max}: {shown}"
+            );
             assert!(shown <= max, "kind {at}, {length} for {max}: {shown}");
             let first: Vec<_> = input.lines().take(30).collect();
             assert!(digested.text.starts_with(&first.join("\n")));

@@ -4,6 +4,7 @@
 //! behind first words that few lines have, as in a list of keys, are a column too, and so are those at one place of the rows
 //! of a table. Times, dates, addresses, versions and names with digits are no amounts, and counters say nothing.
 
+use crate::digest::columns::Interval;
 use crate::digest::line_shape::{Fnv1a, HashKeyMap};
 use crate::digest::view::ViewLine;
 
@@ -15,13 +16,6 @@ const COLUMNS_MAX: usize = 2_048;
 const LINES_MIN: u64 = 12;
 /// Number of outliers at either end of a column.
 const OUTLIERS_MAX: usize = 3;
-/// An outlier is so many times larger, or smaller, than all that are none. If these are at most `SMALL`, it is `VERY_FAR`.
-const FAR: f64 = 3.;
-const VERY_FAR: f64 = 10.;
-const SMALL: f64 = 3.;
-/// Amounts among which a smaller one is an outlier are at least this, and the largest of them is not `VERY_FAR`, unless the
-/// smaller one is.
-const LARGE: f64 = 5.;
 /// Cells of a row, at least and at most.
 const CELLS_MIN: usize = 4;
 const CELLS_MAX: usize = 24;
@@ -94,19 +88,17 @@ impl Column {
         self.amounts.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         let all = &self.amounts;
         let most = OUTLIERS_MAX.min(all.len() / 2);
-        let largest = all[all.len() - 1].0;
+        let is_whole = all.iter().all(|(amount, _)| amount.fract() == 0.);
+        let usual = |from: usize, to: usize| {
+            let (min, max) = (all[from].0, all[to].0);
+            Interval { min, max }.usual(is_whole)
+        };
         let is_above = |count: &usize| {
             let at = all.len() - count;
-            let (usual, amount) = (all[at - 1].0, all[at].0);
-            let times = if usual <= SMALL { VERY_FAR } else { FAR };
-            usual > 0. && amount > times * usual
+            !usual(0, at - 1).contains(all[at].0)
         };
         let above = (1..=most).rev().find(is_above).unwrap_or(0);
-        let is_below = |count: &usize| {
-            let (amount, usual) = (all[count - 1].0, all[*count].0);
-            let is_tight = amount * VERY_FAR < usual || largest <= VERY_FAR * usual;
-            usual >= LARGE && amount * FAR < usual && is_tight
-        };
+        let is_below = |count: &usize| !usual(*count, all.len() - 1).contains(all[count - 1].0);
         let below = (1..=most).rev().find(is_below).unwrap_or(0);
         let outliers = all[..below].iter().chain(&all[all.len() - above..]);
         outliers.map(|(_, at)| *at).collect()
@@ -285,7 +277,7 @@ mod tests {
             usual[20] = odd;
             assert_eq!(outliers_of(&usual), [20], "{odd}");
         }
-        usual[20] = 50.;
+        usual[20] = 30.;
         assert!(outliers_of(&usual).is_empty());
     }
 
