@@ -47,7 +47,7 @@ struct Value {
     /// Number of digits before the point.
     digits: u8,
     is_whole: bool,
-    /// Its value, if it is no part of a name, a place or a longer number.
+    /// Value, if the amount is no part of a name, a place or a longer number.
     amount: Option<f64>,
 }
 
