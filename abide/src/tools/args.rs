@@ -77,8 +77,8 @@ pub(super) fn start_key(
     Some(key.with_fingerprint(u64::from_be_bytes(fingerprint)))
 }
 
-/// Session of a command that an earlier call of an agent with the same key and arguments has started, or that waits for the answer of
-/// a person.
+/// Session of a command that an earlier call of an agent with the same key and arguments has started, or that waits for the
+/// answer of a person.
 pub(super) fn started_before(
     handle: &Handle,
     context: &Context,

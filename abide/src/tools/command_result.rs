@@ -263,7 +263,7 @@ fn execute_text(
     let last = match &facts.outcome {
         Outcome::Running(_, WhyRunning::SurvivesKill) => written.continues,
         Outcome::Running(..) => written.continues.map(|text| format!("[{text}]")),
-        // Whoever waits again does not know when the command ended.
+        // A call that waits again gets only the error: it does not know how the command ended.
         Outcome::Cancelled(_) if !command.joined => None,
         Outcome::Declined(..) => Some(DECLINED.into()),
         _ if report::fault(facts.view).is_some() => None,
