@@ -95,6 +95,16 @@ impl Mask {
         self.secrets.find(&text_of(output))
     }
 
+    /// Offset of bytes at the end of output that must not be shown before more of it is known: they may be the beginning
+    /// of a secret, tokens of known formats not counted.
+    pub fn find_unfinished(&self, output: &[u8]) -> Option<usize> {
+        let unfinished = self.secrets.find_unfinished(output)?;
+        let secrets = self.find_secrets(output);
+        let mut around = secrets.iter().map(|(place, _)| place);
+        let around = around.find(|place| place.start < unfinished && unfinished < place.end);
+        Some(around.map_or(unfinished, |place| place.start))
+    }
+
     /// Overwrites the secrets in output with asterisks, so that its length stays.
     pub fn overwrite(&self, output: &mut [u8]) {
         let places: Vec<Range<usize>> = {

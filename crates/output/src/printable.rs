@@ -43,12 +43,26 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
 /// assert_eq!(abide_output::printable::visible("a\nb\u{1b}[2J"), "a\nb\\u{1b}[2J");
 /// ```
 pub fn visible(text: &str) -> String {
+    by_parts(text, one_line)
+}
+
+/// Words of an agent or a person, with control characters escaped as in [`visible`]. Joiners pass as in [`screen_line`].
+///
+/// ```
+/// assert_eq!(abide_output::printable::words("👩\u{200d}👧\n\u{1b}[2J"), "👩\u{200d}👧\n\\u{1b}[2J");
+/// ```
+pub fn words(text: &str) -> String {
+    by_parts(text, screen_line)
+}
+
+/// Text whose parts between newlines and tabs are escaped.
+fn by_parts(text: &str, escape: fn(&str) -> String) -> String {
     let parts = text.split_inclusive(['\n', '\t']);
-    let visible = parts.map(|part| {
+    let escaped = parts.map(|part| {
         let words = part.trim_end_matches(['\n', '\t']);
-        one_line(words) + &part[words.len()..]
+        escape(words) + &part[words.len()..]
     });
-    visible.collect()
+    escaped.collect()
 }
 
 /// Returns whether a character is invisible or changes the order of the text around it.

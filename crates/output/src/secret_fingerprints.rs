@@ -158,6 +158,21 @@ impl SecretFingerprints {
         found
     }
 
+    /// Offset of bytes at the end of output that may be the beginning of a secret. Fewer than [`MIN_SECRET_BYTES`] bytes
+    /// do not show that.
+    pub fn find_unfinished(&self, output: &[u8]) -> Option<usize> {
+        let longest = self.fingerprints.first()?.length;
+        let hints = HintSet::of(&self.fingerprints);
+        let from = output.len().saturating_sub(longest - 1);
+        let mut places = from..(output.len() + 1).saturating_sub(MIN_SECRET_BYTES);
+        places.find(|at| {
+            let hint = hint(&self.salt, first(&output[*at..]));
+            let is_longer = |known: &Fingerprint| known.length > output.len() - at;
+            let mut alike = self.fingerprints.iter().filter(|known| known.hint == hint);
+            hints.contains(hint) && alike.any(is_longer)
+        })
+    }
+
     /// Longest secret at the start of `bytes`.
     fn begins(&self, bytes: &[u8], hints: &HintSet) -> Option<&Fingerprint> {
         let hint = hint(&self.salt, first(bytes));
@@ -263,6 +278,24 @@ mod tests {
             ("abcdefgh", "A"),
         ];
         assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn beginning_of_a_secret_is_found_at_the_end_only() {
+        let fingerprints = SecretFingerprints::of(SECRETS, || [7; 16]);
+        for (output, unfinished) in [
+            ("", None),
+            ("x abcdefg", None),
+            ("x abcdefgh", Some(2)),
+            ("x abcdefgh-ijk", Some(2)),
+            ("x abcdefgh-ijkl", None),
+            ("x abcdefgh, x", Some(2)),
+            ("x abcdefgh and more", None),
+            ("schl\u{fc}sse", Some(0)),
+        ] {
+            let found = fingerprints.find_unfinished(output.as_bytes());
+            assert_eq!(found, unfinished, "{output}");
+        }
     }
 
     #[test]

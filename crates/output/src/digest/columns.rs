@@ -2,10 +2,13 @@
 //!
 //! A repetition must not hide the line whose number means something: the one request that took seconds, the
 //! one test that returned 0. Such a number differs in a column that is the same in all other lines, is much longer than
-//! all others, or is an amount far outside the range of the others. Dates and times do not count, nor do amounts that grow
-//! from line to line. The range is learned from the first lines, because the fast path does not look at values.
+//! all others, or is an amount far outside the range of the others and far from the one before it. Dates and times do not
+//! count if they only rise. The range is learned from the first lines, and widened by amounts that drift out of it and by
+//! those that are often far outside.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
+
+use super::repeat_fast_path::Bounds;
 
 /// Lines that a column must have had before a number in it can be an outlier.
 const LINES_BEFORE_OUTLIER: u32 = 4;
@@ -25,12 +28,18 @@ const MAGNITUDE: f64 = 10.;
 const LARGE: f64 = 5.;
 /// Number of lines from which the amounts of a column are learned.
 const LINES_LEARNED: u32 = 50;
-/// Number of amounts far from the others from which on they belong to the range.
-const FAR_MAX: u8 = 3;
+/// Lines with amounts far from the others are usual if so many come in a row, or if there are so many of them and they are
+/// more than one of `FAR_EACH` lines.
+const FAR_USUAL: u32 = 8;
+const FAR_EACH: u32 = 20;
 /// Maximum number of digits of an amount.
 const AMOUNT_DIGITS: usize = 12;
 /// Maximum number of columns that are looked at.
-const COLUMNS_MAX: usize = 8;
+const COLUMNS_MAX: usize = 10;
+/// Dates that are not further apart than about a month are near each other, as a difference of their digits.
+const FAR_DATE: f64 = 100.;
+/// In place of the hash of the second number of a ratio whose numbers are equal, such as `3/3`.
+const COMPLETE: u32 = 1;
 
 /// The numbers of a line.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,16 +48,44 @@ pub struct Numbers {
     values: [Value; COLUMNS_MAX],
 }
 
-/// One number.
+/// One number, time or date.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Value {
     /// Hash of its digits.
     hash: u32,
     /// Number of digits before the point.
     digits: u8,
-    is_whole: bool,
-    /// Value, if the amount is no part of a name, a place or a longer number.
+    form: Form,
+    /// Value, if the amount is no part of a name, a place or a longer number. That of a time or a date is the number made of
+    /// its digits.
     amount: Option<f64>,
+}
+
+/// Form of a number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    #[default]
+    Whole,
+    Decimal,
+    /// Time or duration, such as `0:12:01`.
+    Time,
+    /// Date, such as `2026-05-01`.
+    Date,
+}
+
+impl Form {
+    fn of(number: &[u8]) -> Self {
+        match number.iter().find(|byte| !byte.is_ascii_digit()) {
+            None => Form::Whole,
+            Some(b':') => Form::Time,
+            Some(b'-') => Form::Date,
+            Some(_) => Form::Decimal,
+        }
+    }
+
+    fn is_number(self) -> bool {
+        matches!(self, Form::Whole | Form::Decimal)
+    }
 }
 
 impl Numbers {
@@ -70,20 +107,31 @@ impl Numbers {
 impl Value {
     fn of(line: &[u8], range: Range<usize>) -> Self {
         let number = &line[range.clone()];
+        let form = Form::of(number);
+        if let [.., b'/'] = line[..range.start]
+            && line[..range.start - 1].ends_with(number)
+        {
+            return Value {
+                hash: COMPLETE,
+                digits: 1,
+                ..Value::default()
+            };
+        }
         let point = number.iter().position(|byte| *byte == b'.');
         let hash = number.iter().fold(0, |hash: u32, byte| {
             hash.wrapping_mul(31).wrapping_add(u32::from(*byte))
         });
         let before = range.start.checked_sub(1).map(|at| line[at]);
         let is_joined = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-/#:@".contains(&byte);
-        let is_address = line.get(range.end) == Some(&b'.')
+        let is_address = form.is_number()
+            && line.get(range.end) == Some(&b'.')
             && line.get(range.end + 1).is_some_and(u8::is_ascii_digit);
         let is_amount =
             !before.is_some_and(is_joined) && !is_address && number.len() <= AMOUNT_DIGITS;
         Value {
             hash,
             digits: u8::try_from(point.unwrap_or(number.len())).unwrap_or(u8::MAX),
-            is_whole: point.is_none(),
+            form,
             amount: is_amount.then(|| amount(number)),
         }
     }
@@ -91,7 +139,7 @@ impl Value {
 
 /// Value of the digits of a number, with or without a point.
 fn amount(number: &[u8]) -> f64 {
-    let digits = number.iter().filter(|byte| **byte != b'.');
+    let digits = number.iter().filter(|byte| byte.is_ascii_digit());
     let value = digits.fold(0_u64, |value, digit| value * 10 + u64::from(*digit - b'0'));
     let decimals = number.iter().rev().position(|byte| *byte == b'.');
     value as f64 / 10_f64.powi(i32::try_from(decimals.unwrap_or(0)).unwrap_or(0))
@@ -120,41 +168,31 @@ impl Interval {
     }
 
     /// Amounts that are not far from these.
-    pub fn usual(self, is_whole: bool) -> Interval {
+    pub fn usual(self, form: Form) -> Interval {
+        self.around(self, form)
+    }
+
+    /// Amounts that are not far from those of `center`, in a column whose amounts are in this interval.
+    fn around(self, center: Interval, form: Form) -> Interval {
         let Interval { min, max } = self;
-        let whole = if is_whole { FAR_WHOLE } else { 0. };
-        let far = (FAR_WIDTHS * (max - min))
-            .max(FAR_PART * max.abs())
-            .max(whole);
+        let part = FAR_PART * max.abs();
+        let least = match form {
+            Form::Decimal => part,
+            Form::Whole | Form::Time => part.max(FAR_WHOLE),
+            Form::Date => FAR_DATE,
+        };
+        let far = (FAR_WIDTHS * (max - min)).max(least);
         let times = match max <= FAR_TIMES * min {
             true => FAR_TIMES,
             false => MAGNITUDE,
         };
-        let small = match min >= LARGE {
-            true => min / times,
+        let small = match center.min >= LARGE {
+            true => center.min / times,
             false => f64::NEG_INFINITY,
         };
         Interval {
-            min: small.max(min - far),
-            max: max + far,
-        }
-    }
-
-    /// Interval between whole first digits, if the amounts that it was made of have several. So the fast path can judge by the
-    /// first digit of a number.
-    fn rounded(self, amounts: Interval) -> Interval {
-        let unit = 10_f64.powf(amounts.max.log10().floor());
-        let first = |amount: f64| (amount / unit).floor();
-        if amounts.min < unit || first(amounts.min) >= first(amounts.max) {
-            return self;
-        }
-        let min = match self.min >= unit {
-            true => first(self.min) * unit,
-            false => self.min,
-        };
-        Interval {
-            min,
-            max: ((first(self.max) + 1.) * unit).next_down(),
+            min: small.max(center.min - far),
+            max: center.max + far,
         }
     }
 
@@ -163,11 +201,16 @@ impl Interval {
     }
 }
 
-/// Amounts of a column in its first lines.
+/// Amounts of a column.
 #[derive(Clone, Copy, Default)]
 struct Amounts {
-    early: Interval,
-    late: Interval,
+    /// Those that are not far from the ones before them.
+    near: Interval,
+    /// Those that are.
+    far: Interval,
+    /// Amounts that are not far from `near`.
+    usual: Interval,
+    /// The last amount that is not far from the ones before it.
     previous: Option<f64>,
     /// An amount is less, or more, than the one before it.
     has_fallen: bool,
@@ -175,32 +218,27 @@ struct Amounts {
 }
 
 impl Amounts {
-    fn add(&mut self, amount: f64, is_early: bool) {
+    fn add(&mut self, amount: f64, form: Form) {
         let previous = self.previous.replace(amount).unwrap_or(amount);
         self.has_fallen |= amount < previous;
         self.has_risen |= amount > previous;
-        match is_early {
-            true => self.early.add(amount),
-            false => self.late.add(amount),
-        }
+        self.near.add(amount);
+        self.usual = self.near.usual(form);
     }
 
-    fn all(&self) -> Interval {
-        Interval {
-            min: self.early.min.min(self.late.min),
-            max: self.early.max.max(self.late.max),
-        }
+    /// Returns whether they are the times or dates at which the lines were written, because they never fall.
+    fn is_clock(&self, form: Form) -> bool {
+        !form.is_number() && self.has_risen && !self.has_fallen
     }
 
-    /// Returns whether no amount is less, or none more, than the one before it.
-    fn is_sorted(&self) -> bool {
-        !(self.has_fallen && self.has_risen)
-    }
-
-    /// Returns whether the later amounts are all larger, or all smaller, than the middle of the earlier ones.
-    fn has_moved(&self) -> bool {
-        let middle = f64::midpoint(self.early.min, self.early.max);
-        self.late.min > middle || self.late.max < middle
+    /// Returns whether an amount is far from the others. One that is near the one before it is not, so amounts may
+    /// drift.
+    fn is_far(&self, amount: f64, form: Form) -> bool {
+        let is_near = |to: f64| {
+            let center = Interval { min: to, max: to };
+            self.near.around(center, form).contains(amount)
+        };
+        !self.usual.contains(amount) && !self.previous.is_some_and(is_near) && !self.is_clock(form)
     }
 }
 
@@ -212,9 +250,11 @@ pub struct Columns {
     digits_max: [u8; COLUMNS_MAX],
     amounts: [Amounts; COLUMNS_MAX],
     lines: u32,
-    far: u8,
-    /// Result of `usual_now` for each column, once the amounts are learned.
-    learned: Option<[Option<Interval>; COLUMNS_MAX]>,
+    /// Number of lines with an amount that is far from the others, and of the last ones that are.
+    far: u32,
+    far_in_a_row: u32,
+    /// Numbers of another form are usual too.
+    has_any_form: bool,
 }
 
 impl Columns {
@@ -225,8 +265,11 @@ impl Columns {
         }
         let mut values = line.values().iter().enumerate();
         values.any(|(at, value)| {
-            (self.is_constant[at] && self.first.values[at] != *value)
-                || value.digits >= self.digits_max[at].saturating_add(MORE_DIGITS)
+            value.form.is_number()
+                && ((self.is_constant[at]
+                    && self.first.values[at] != *value
+                    && value.hash != COMPLETE)
+                    || value.digits >= self.digits_max[at].saturating_add(MORE_DIGITS))
         })
     }
 
@@ -236,64 +279,65 @@ impl Columns {
         if self.lines < LINES_BEFORE_FAR {
             return false;
         }
-        let values = || line.values().iter().enumerate();
-        let has_its_form = |(at, value): (usize, &Value)| {
-            let known = &self.first.values[at];
-            known.amount.is_none() || value.is_whole == known.is_whole
-        };
-        if line.count != self.first.count || !values().all(has_its_form) {
-            return self.far < FAR_MAX;
+        if !self.has_form(line) {
+            return !self.has_any_form;
         }
-        let is_far = |(at, value): (usize, &Value)| match (self.usual(at), value.amount) {
-            (Some(usual), Some(amount)) => !usual.contains(amount),
-            _ => false,
-        };
-        values().any(is_far)
+        self.judged(line)
+            .any(|(at, amount)| self.amounts[at].is_far(amount, self.first.values[at].form))
     }
 
-    /// Amounts that are not far from the others of a column. All are, if they are no amounts or grow from line to line.
-    fn usual(&self, at: usize) -> Option<Interval> {
-        match &self.learned {
-            Some(learned) => learned[at],
-            None => self.usual_now(at),
-        }
+    /// Returns whether a line has as many numbers as the others, and these have the same form.
+    fn has_form(&self, line: &Numbers) -> bool {
+        let values = || line.values().iter().zip(self.first.values());
+        line.count == self.first.count
+            && values().all(|(value, first)| first.amount.is_none() || value.form == first.form)
     }
 
-    fn usual_now(&self, at: usize) -> Option<Interval> {
-        let first = &self.first.values[at];
-        let amounts = &self.amounts[at];
-        let is_judged = first.amount.is_some() && !self.is_counter(at);
-        let all = amounts.all();
-        is_judged.then(|| all.usual(first.is_whole).rounded(all))
+    /// Amounts of a line, with their columns.
+    fn judged<'a>(&self, line: &'a Numbers) -> impl Iterator<Item = (usize, f64)> + use<'a> {
+        let is_amount: [bool; COLUMNS_MAX] =
+            std::array::from_fn(|at| self.first.values[at].amount.is_some());
+        let values = line.values().iter().enumerate();
+        values.filter_map(move |(at, value)| Some((at, value.amount.filter(|_| is_amount[at])?)))
     }
 
     /// Returns whether its numbers say nothing that the first and the last line do not say: they are all equal, or
     /// count from line to line.
     pub fn only_count(&self) -> bool {
-        (0..self.first.count).all(|at| self.is_counter(at))
+        let counts = |amounts: &Amounts| !(amounts.has_fallen && amounts.has_risen);
+        self.amounts[..self.first.count].iter().all(counts)
     }
 
-    /// Returns whether the amounts of a column grow, or shrink, from line to line, or nearly so.
-    fn is_counter(&self, at: usize) -> bool {
-        let amounts = &self.amounts[at];
-        amounts.is_sorted() || (self.has_learned() && amounts.has_moved())
-    }
-
-    /// Returns whether the amounts of later lines change nothing.
+    /// Returns whether the amounts of lines that are not far from the others change nothing.
     pub fn has_learned(&self) -> bool {
         self.lines >= LINES_LEARNED
     }
 
     /// Counts a line with an amount that is far from the others.
     pub fn add_far(&mut self, line: &Numbers) {
-        self.far = self.far.saturating_add(1);
-        if self.far >= FAR_MAX {
-            self.learn(line);
-            self.add(line);
+        self.far += 1;
+        self.far_in_a_row += 1;
+        self.lines = self.lines.saturating_add(1);
+        if self.has_form(line) {
+            for (at, amount) in self.judged(line) {
+                self.amounts[at].far.add(amount);
+            }
+        }
+        let is_often = self.far >= FAR_USUAL && self.far.saturating_mul(FAR_EACH) > self.lines;
+        if is_often || self.far_in_a_row >= FAR_USUAL {
+            (self.far, self.far_in_a_row, self.has_any_form) = (0, 0, true);
+            for (amounts, first) in self.amounts.iter_mut().zip(&self.first.values) {
+                let far = std::mem::take(&mut amounts.far);
+                if far.min <= far.max {
+                    amounts.near.add(far.min);
+                    amounts.near.add(far.max);
+                    amounts.usual = amounts.near.usual(first.form);
+                }
+            }
         }
     }
 
-    /// Counts lines with numbers that have as many digits as those of a line that was added.
+    /// Counts lines with amounts that are not far from the others.
     pub fn add_alike(&mut self, lines: u64) {
         let lines = u32::try_from(lines).unwrap_or(u32::MAX);
         self.lines = self.lines.saturating_add(lines);
@@ -305,91 +349,58 @@ impl Columns {
             self.first = line.clone();
             self.is_constant = [true; COLUMNS_MAX];
         }
-        if !self.has_learned() {
-            self.learn(line);
-        }
-        self.add_alike(1);
-        if self.has_learned() && self.learned.is_none() {
-            self.learned = Some(std::array::from_fn(|at| self.usual_now(at)));
-        }
-        if line.count != self.first.count {
-            return;
-        }
-        for (at, value) in line.values().iter().enumerate() {
-            self.is_constant[at] &= self.first.values[at] == *value;
-            self.digits_max[at] = self.digits_max[at].max(value.digits);
-        }
-    }
-
-    /// Adds the amounts of a line to those of the columns.
-    fn learn(&mut self, line: &Numbers) {
-        let is_early = self.lines < LINES_LEARNED / 2;
+        self.far_in_a_row = 0;
         if line.count == self.first.count {
-            for (amounts, value) in self.amounts.iter_mut().zip(line.values()) {
-                if let Some(amount) = value.amount {
-                    amounts.add(amount, is_early);
+            let has_learned = self.has_learned();
+            for (at, amount) in self.judged(line) {
+                let (amounts, form) = (&mut self.amounts[at], self.first.values[at].form);
+                let is_usual = amounts.usual.contains(amount) || amounts.is_clock(form);
+                match has_learned && is_usual {
+                    true => amounts.previous = Some(amount),
+                    false => amounts.add(amount, form),
                 }
             }
+            for (at, value) in line.values().iter().enumerate() {
+                self.is_constant[at] &= self.first.values[at] == *value;
+                self.digits_max[at] = self.digits_max[at].max(value.digits);
+            }
         }
-        self.learned = None;
+        self.add_alike(1);
     }
 
-    /// Bytes of the numbers of `line` that are not any digit: those of numbers that were the same in all lines so far, and
-    /// the first digits of amounts, so that the others can be any digit.
-    pub fn bounds(&self, line: &str) -> Vec<(usize, RangeInclusive<u8>)> {
+    /// Bounds of the numbers of `line`, each with its place: they are the same in all lines so far, or amounts.
+    pub fn bounds(&self, line: &str) -> Vec<Bounds> {
         let numbers = Numbers::of(line);
         if numbers.count != self.first.count {
             return Vec::new();
         }
-        let mut bounds = Vec::new();
-        for (at, range) in ranges(line).enumerate() {
+        let bounds_of = |(at, range): (usize, Range<usize>)| {
             let number = &line.as_bytes()[range.clone()];
-            let usual = self
-                .usual(at)
-                .filter(|_| numbers.values[at].amount.is_some());
-            let bounded = match usual {
-                _ if self.is_constant[at] => number.iter().map(|byte| *byte..=*byte).collect(),
-                Some(usual) => bounds_of(number, usual),
-                None => Vec::new(),
-            };
-            bounds.extend((range.start..).zip(bounded));
-        }
-        bounds
-    }
-}
-
-/// Bytes that the first digits of a number can be, so that it is in an interval whatever the others are.
-fn bounds_of(number: &[u8], interval: Interval) -> Vec<RangeInclusive<u8>> {
-    let mut bounds = Vec::new();
-    for (at, byte) in number.iter().enumerate() {
-        if *byte != b'.' {
-            let with = |digit: u8, rest: u8| {
-                let rest = number[at + 1..].iter().map(|byte| match byte {
-                    b'.' => b'.',
-                    _ => rest,
+            let (first, amounts) = (&self.first.values[at], &self.amounts[at]);
+            if self.is_constant[at] && first.form.is_number() {
+                let both = match first.hash {
+                    COMPLETE => number.len() + 1,
+                    _ => 0,
+                };
+                let start = range.start - both;
+                let fixed = line.as_bytes()[start..range.end].to_vec();
+                return Some(Bounds {
+                    start,
+                    low: fixed.clone(),
+                    high: fixed,
                 });
-                let all: Vec<u8> = (number[..at].iter().copied())
-                    .chain([digit])
-                    .chain(rest)
-                    .collect();
-                interval.contains(amount(&all))
-            };
-            let fits = |digit: u8| with(digit, b'0') && with(digit, b'9');
-            if fits(*byte) {
-                let low = (b'0'..=*byte).rev().take_while(|digit| fits(*digit)).last();
-                let high = (*byte..=b'9').take_while(|digit| fits(*digit)).last();
-                bounds.push(low.unwrap_or(*byte)..=high.unwrap_or(*byte));
-                break;
             }
-        }
-        bounds.push(*byte..=*byte);
+            let is_judged = first.amount.is_some() && !amounts.is_clock(first.form);
+            numbers.values[at].amount.filter(|_| is_judged)?;
+            Some(Bounds::within(amounts.usual, number, range.start))
+        };
+        ranges(line).enumerate().filter_map(bounds_of).collect()
     }
-    bounds
 }
 
 /// Returns whether one of these lines has a number that is much longer than all others, differs where at least
-/// two thirds of the lines agree, or is far from the others.
-pub fn any_outlier<'a>(lines: impl Iterator<Item = &'a Numbers> + Clone) -> bool {
+/// two thirds of the lines agree, or is one of at most `far_max` that are far from the others.
+pub fn any_outlier<'a>(lines: impl Iterator<Item = &'a Numbers> + Clone, far_max: usize) -> bool {
     let Some(first) = lines.clone().next() else {
         return false;
     };
@@ -414,29 +425,42 @@ pub fn any_outlier<'a>(lines: impl Iterator<Item = &'a Numbers> + Clone) -> bool
                 (_, false) => votes -= 1,
             }
         }
-        let agree = column.clone().filter(|value| *value == usual).count();
-        longest >= second.saturating_add(MORE_DIGITS)
-            || (agree < count && agree * 3 >= count * 2)
-            || (count >= LINES_BEFORE_FAR as usize && has_far_amount(column))
+        let agrees = |value: &Value| *value == usual || value.hash == COMPLETE;
+        let agree = column.clone().filter(agrees).count();
+        let has_odd_number = usual.form.is_number()
+            && (longest >= second.saturating_add(MORE_DIGITS)
+                || (agree < count && agree * 3 >= count * 2));
+        has_odd_number || (count >= LINES_BEFORE_FAR as usize && has_far_amounts(column, far_max))
     })
 }
 
-/// Returns whether the largest or the smallest amount of a column is far from the others.
-fn has_far_amount(column: impl Iterator<Item = Value> + Clone) -> bool {
-    let is_whole = column.clone().all(|value| value.is_whole);
+/// Returns whether a column has at most `most` amounts that are larger, or smaller, than the others and far from them.
+fn has_far_amounts(column: impl Iterator<Item = Value> + Clone, most: usize) -> bool {
+    let mut forms = column.clone().map(|value| value.form);
+    let first = forms.next().unwrap_or_default();
+    let form = if forms.all(|form| form == first) {
+        first
+    } else {
+        Form::Decimal
+    };
     let mut sorted: Vec<f64> = column.filter_map(|value| value.amount).collect();
-    if sorted.is_sorted() || sorted.iter().rev().is_sorted() {
+    if !form.is_number() && sorted.is_sorted() {
         return false;
     }
     sorted.sort_unstable_by(f64::total_cmp);
-    let [min, second, .., last, max] = sorted[..] else {
-        return false;
+    let is_far = |others: &[f64], amount: f64| match *others {
+        [min, .., max] => !Interval { min, max }.usual(form).contains(amount),
+        _ => false,
     };
-    let of = |min, max| Interval { min, max }.usual(is_whole);
-    !of(min, last).contains(max) || !of(second, max).contains(min)
+    (1..=most.min(sorted.len())).any(|count| {
+        let (others, large) = sorted.split_at(sorted.len() - count);
+        let (small, larger) = sorted.split_at(count);
+        is_far(others, large[0]) || is_far(larger, small[count - 1])
+    })
 }
 
-/// Byte ranges of the numbers of a line, with their decimals, without those of dates, times and identifiers.
+/// Byte ranges of the numbers of a line, with their decimals, and of dates and times that are no part of a longer word.
+/// Identifiers have none.
 fn ranges(line: &str) -> impl Iterator<Item = Range<usize>> {
     let bytes = line.as_bytes();
     let mut at = 0;
@@ -451,7 +475,10 @@ fn ranges(line: &str) -> impl Iterator<Item = Range<usize>> {
                 let has_numbers;
                 (end, has_numbers) = token(bytes, at);
                 if !has_numbers {
-                    at = end;
+                    let start = std::mem::replace(&mut at, end);
+                    if let Some(length) = time_or_date_len(&bytes[start..end]) {
+                        return Some(start..start + length);
+                    }
                     continue;
                 }
             }
@@ -529,6 +556,26 @@ fn token(bytes: &[u8], start: usize) -> (usize, bool) {
     (end, digits > 0 && !is_time_or_id)
 }
 
+/// Length of a time without its fraction, or of a date, if the token is nothing else.
+fn time_or_date_len(token: &[u8]) -> Option<usize> {
+    let digits = digits_end(token, 0);
+    let are_digits = |range: Range<usize>| {
+        let part = token.get(range);
+        part.is_some_and(|part| part.iter().all(u8::is_ascii_digit))
+    };
+    let mark = *token.get(digits)?;
+    let (second, end) = (digits + 3, digits + 6);
+    let has_parts = token.get(second) == Some(&mark)
+        && are_digits(digits + 1..second)
+        && are_digits(second + 1..end);
+    let is_whole = match mark {
+        b':' => (1..=4).contains(&digits) && decimals_end(token, end).max(end) == token.len(),
+        b'-' => digits == 4 && end == token.len(),
+        _ => false,
+    };
+    (has_parts && is_whole).then_some(end)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -544,15 +591,18 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_times_and_ids() {
+    fn numbers_times_and_dates_without_timestamps_and_ids() {
         assert_eq!(texts("GET /a 200 in 12.5ms"), ["200", "12.5"]);
         assert_eq!(
             texts("v1.2.3 of 10.0.0.1"),
             ["1", "2", "3", "10", "0", "0", "1"]
         );
+        assert_eq!(
+            texts("12:00:01.5 ends=2026-05-01 0:07:12 a:1:2:3 1-2-3"),
+            ["12:00:01", "2026-05-01", "0:07:12"]
+        );
         assert_eq!(texts("2026-05-01T10:00:01Z worker3 ok"), ["3"]);
         assert_eq!(texts("id 00ab12ff-e89b-12d3 0xff 7"), ["7"]);
-        assert!(texts("12:00:01 tick").is_empty());
     }
 
     #[test]
@@ -576,7 +626,8 @@ mod tests {
             (985, true),
             (300, true),
             (40, true),
-            (39, false),
+            (36, true),
+            (35, false),
             (0, true),
             (3, true),
             (4, false),
@@ -602,14 +653,15 @@ mod tests {
             assert_eq!(near.is_far(&line), is_far, "{amount}");
         }
         let counter = columns((0..60).map(|n| format!("line {} is read", 10_000 + n)));
-        assert!(!counter.is_far(&Numbers::of("line 90000 is read")));
+        assert!(!counter.is_far(&Numbers::of("line 12500 is read")));
+        assert!(counter.is_far(&Numbers::of("line 90000 is read")));
     }
 
     #[test]
     fn one_of_some_lines_differs() {
         let line = |n: u32| Numbers::of(&format!("test_case_{n} {}", u32::from(n != 3)));
         let lines: Vec<_> = (1..9).map(line).collect();
-        assert!(any_outlier(lines.iter()));
-        assert!(!any_outlier(lines[3..].iter()));
+        assert!(any_outlier(lines.iter(), 1));
+        assert!(!any_outlier(lines[3..].iter(), 1));
     }
 }

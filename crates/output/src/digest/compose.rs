@@ -1,6 +1,6 @@
 //! Composition of the shortened text: head, note, important lines, tail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::{Amount, Entry, Shown};
 use super::fold::{Folded, Line};
@@ -10,6 +10,12 @@ use super::truncate::{self, Truncated};
 const GAPS_MAX: usize = 8;
 /// Number of characters for the line between important lines and the tail.
 const SEPARATOR_ROOM: usize = 50;
+/// End of the note, if lines with their numbers follow.
+const LINES_FOLLOW: &str = " What matters of it, by line number:";
+/// Number of characters for the number of a line, and what follows it.
+const NUMBER_ROOM: usize = 20;
+/// A line that is too long for what is left of the limit is truncated to fit, if at least this many characters are left.
+pub const BEGIN_CHARS: usize = 200;
 /// Minimum number of characters of a line that is shown without its end.
 const START_CHARS: usize = 20;
 
@@ -52,11 +58,7 @@ impl Composition<'_> {
     /// Note in place of what is left out.
     fn note(&self, left_out: Amount, highlights_follow: bool) -> String {
         let amount = amount(left_out, self.unread);
-        let follows = if highlights_follow {
-            " What matters of it, by line number:"
-        } else {
-            ""
-        };
+        let follows = if highlights_follow { LINES_FOLLOW } else { "" };
         let hint = hint_clause(self.hint);
         format!("[… {amount}{hint}.{follows}]")
     }
@@ -143,25 +145,36 @@ impl Composition<'_> {
         let is_next = at == self.head && !entry.after_hole;
         let tail = self.entries.get(self.tail);
         let is_previous = at + 1 == self.tail && !tail.is_some_and(|tail| tail.after_hole);
-        if !is_gap && (is_next || is_previous) {
-            let added = entry.chars.saturating_sub(quoted);
-            if added > room || entry.chars > self.tail_room {
-                return None;
-            }
+        let added = entry.chars.saturating_sub(quoted);
+        let joins = !is_gap && added <= room;
+        if joins && is_next {
             self.quotes.remove(&at);
-            match is_next {
-                true => self.head += 1,
-                false => self.tail -= 1,
-            }
+            self.head += 1;
+            return Some(added);
+        }
+        if joins && is_previous && entry.chars <= self.tail_room {
+            self.quotes.remove(&at);
+            self.tail -= 1;
             return Some(added);
         }
         let is_blank = |line: &Line| line.text.trim().is_empty();
-        if quoted > 0 || matches!(&entry.what, Folded::Line(line) if is_blank(line)) {
+        let is_whole = quoted >= entry.chars;
+        if is_whole || matches!(&entry.what, Folded::Line(line) if is_blank(line)) {
             return Some(0);
         }
-        let shown = entry.numbered(self.tail_room);
-        let added = shown.size();
-        (added <= room).then(|| self.quotes.insert(at, shown))?;
+        // The note announces the first one.
+        let announced = match self.quotes.is_empty() {
+            true => SEPARATOR_ROOM + LINES_FOLLOW.len(),
+            false => 0,
+        };
+        // A line that is too long takes what is left.
+        let left = (room + quoted).saturating_sub(NUMBER_ROOM + announced);
+        if entry.chars > left && left < BEGIN_CHARS {
+            return None;
+        }
+        let shown = entry.numbered(left);
+        let added = (shown.size() + announced).saturating_sub(quoted);
+        self.quotes.insert(at, shown);
         Some(added)
     }
 
@@ -191,30 +204,66 @@ impl Composition<'_> {
         (room >= START_CHARS || is_alone).then_some(Shown { text, shows })
     }
 
+    /// Drops the notes on repetitions of which not all lines are shown before them. Returns for what they stood.
+    fn drop_orphans(&self, lines: &mut Vec<(usize, Shown)>) -> Amount {
+        let shown: BTreeSet<usize> = lines.iter().map(|(at, _)| *at).collect();
+        let mut dropped = Amount::default();
+        lines.retain(|(at, line)| {
+            let Folded::Note { period, lines, .. } = &self.entries[*at].what else {
+                return true;
+            };
+            // Not the separator in front of it.
+            if line.shows.lines != *lines {
+                return true;
+            }
+            let begin = at.saturating_sub(*period);
+            let is_whole = (begin..*at).all(|before| shown.contains(&before))
+                && self.entries[begin + 1..=*at]
+                    .iter()
+                    .all(|entry| !entry.after_hole);
+            if !is_whole {
+                dropped.add(line.shows);
+            }
+            is_whole
+        });
+        dropped
+    }
+
     /// Text, what it leaves out, and that it is shortened.
     pub fn compose(mut self) -> (String, Amount, bool) {
         let mut left_out = self.all();
-        let mut lines = self.head_lines();
-        let mut note_at = lines.len();
-        let mut highlights = self.quotes.len();
+        let head = (0..).zip(self.head_lines());
+        let quotes = std::mem::take(&mut self.quotes);
+        let tail = (self.tail..).zip(self.tail_lines());
+        let mut lines: Vec<(usize, Shown)> = head.chain(quotes).chain(tail).collect();
+        self.drop_orphans(&mut lines);
+        let mut note_at = lines.partition_point(|(at, _)| *at < self.head);
+        let tail_at = lines.partition_point(|(at, _)| *at < self.tail);
+        let mut highlights = tail_at - note_at;
         let number = self.entries[self.tail..].iter().find_map(Entry::number);
-        lines.extend(std::mem::take(&mut self.quotes).into_values());
         if let (Some(number), true) = (number, highlights > 0) {
-            lines.push(Shown::note(format!("[The end, from line {number}:]")));
+            let separator = Shown::note(format!("[The end, from line {number}:]"));
+            lines.insert(tail_at, (self.tail, separator));
             highlights += 1;
         }
-        lines.extend(self.tail_lines());
-        lines.iter().for_each(|line| left_out.subtract(line.shows));
+        lines
+            .iter()
+            .for_each(|(_, line)| left_out.subtract(line.shows));
         // Needed only with a limit of a few hundred characters.
-        let size = |lines: &[Shown]| lines.iter().map(Shown::size).sum::<usize>();
+        let size = |lines: &[(usize, Shown)]| {
+            let sizes = lines.iter().map(|(_, line)| line.size());
+            sizes.sum::<usize>()
+        };
         let mut note = self.note(left_out, highlights > 0);
         while size(&lines) + note.chars().count() > self.limit && !lines.is_empty() {
             let at = if lines.len() > note_at { note_at } else { 0 };
-            left_out.add(lines.remove(at).shows);
+            left_out.add(lines.remove(at).1.shows);
             highlights = highlights.saturating_sub(1);
-            note = self.note(left_out, highlights > 0);
+            left_out.add(self.drop_orphans(&mut lines));
             note_at = note_at.min(lines.len());
+            note = self.note(left_out, highlights > 0);
         }
+        let mut lines: Vec<Shown> = lines.into_iter().map(|(_, line)| line).collect();
         // More mark than text, or nothing at all.
         let shows_little = |line: &Shown| line.size() as u64 > 2 * line.shows.bytes;
         if lines.iter().all(shows_little)

@@ -121,8 +121,9 @@ impl Kinds {
 }
 
 /// Kind of a line. In a log or in a build, that is its first word; of indented lines, as in source code, and of
-/// those that begin with a count, the first two. Rows of a table, names and files in a listing are of one kind only if
-/// they differ in nothing but numbers. A line of JSON and one of numbers, perhaps behind a key, have no kind.
+/// those that begin with a count, the first two, and of a setting its key. Rows of a table, names and files in a listing
+/// are of one kind only if they differ in nothing but numbers. A line of JSON and one of numbers, perhaps behind a key, have
+/// no kind.
 fn kind(line: &Line) -> Option<u64> {
     let text = line.text[prefix_len(&line.text)..].trim_end();
     if is_success(text) {
@@ -148,6 +149,11 @@ fn kind(line: &Line) -> Option<u64> {
     let columns = text.as_bytes().windows(2).filter(|pair| *pair == b"  ");
     if text.is_empty() || columns.take(2).count() > 1 {
         return Some(line.shape.without_numbers);
+    }
+    if let Some((key, _)) = text.split_once(" = ")
+        && !key.contains(' ')
+    {
+        return Some(hash(key.as_bytes()));
     }
     let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte >= 0x80;
     let bytes = text.as_bytes();

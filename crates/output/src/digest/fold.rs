@@ -4,17 +4,17 @@
 //! - Lines in a row that differ only in numbers: the first, `[… 98 more with other numbers …]`, the last. In output
 //!   that fits the limit, only if the numbers count. `seq 100`, tables and listings stay whole. Short
 //!   repetitions stay whole too, and a line with an outlier ends a repetition. One whose outlier is an amount begins the
-//!   rest of it, so that after a few of them such amounts do not interrupt it again.
+//!   rest of it.
 //! - A cycle of up to eight lines, three times or more: once with its count, or the first and the last if
 //!   numbers differ.
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::fmt;
-use std::ops::RangeInclusive;
 
 use super::columns::{self, Columns, Numbers};
 use super::line_shape::LineShape;
+use super::repeat_fast_path::Bounds;
 use super::row::{Omission, output_bytes};
 use super::signals::levels;
 
@@ -24,6 +24,10 @@ pub const PERIOD_MAX: usize = 8;
 const CYCLES_MIN: usize = 3;
 /// Number of lines with other numbers in a row from which on they are folded.
 const LINES_TO_FOLD: usize = columns::LINES_BEFORE_FAR as usize;
+/// Maximum number of amounts far from the others that keep lines from being the first of a repetition, and the number of
+/// lines after which only one does. So amounts that are frequent do not.
+const FAR_AT_BEGIN: usize = 3;
+const DELAY_MAX: usize = 4 * LINES_TO_FOLD;
 /// Lines that are held because they may begin a repetition.
 const PENDING_MAX: usize = PERIOD_MAX * CYCLES_MIN;
 /// Minimum number of bytes between the first and the last line of a repetition with other numbers. Fewer are shown:
@@ -98,6 +102,8 @@ pub struct Fold {
     /// For each period, the number of last lines that equal the one a period before.
     equal: [usize; PERIOD_MAX],
     alike: [usize; PERIOD_MAX],
+    /// Number of lines in a row that began no repetition only because of an outlier.
+    delay: usize,
     repetition: Option<Repetition>,
 }
 
@@ -156,8 +162,10 @@ impl Fold {
         if let Some(open) = self.open.take() {
             self.take(open, out);
         }
-        self.end_repetition(out);
+        let rest = self.end_repetition(out);
         self.emit_pending(out);
+        rest.into_iter()
+            .for_each(|line| out.folded(Folded::Line(line)));
     }
 
     /// Open line, if a repetition of single lines that differ in numbers is being counted and none of them is held.
@@ -169,8 +177,8 @@ impl Fold {
         (is_counted && !repetition.exact && open.omission.is_none()).then_some(&open.text)
     }
 
-    /// Bytes of `text` that cannot be any digit in lines of that repetition, with those that they can be.
-    pub fn bounds(&self, text: &str) -> Vec<(usize, RangeInclusive<u8>)> {
+    /// Bounds of the numbers of `text` in lines of that repetition.
+    pub fn bounds(&self, text: &str) -> Vec<Bounds> {
         let repetition = self.repetition.as_ref();
         let columns = repetition.and_then(|repetition| repetition.columns.first());
         columns.map_or_else(Vec::new, |columns| columns.bounds(text))
@@ -277,7 +285,7 @@ impl Fold {
     }
 
     /// Shortest repetition that ends here: its period, its lines, and whether it is exact.
-    fn find_repetition(&self) -> Option<(usize, usize, bool)> {
+    fn find_repetition(&mut self) -> Option<(usize, usize, bool)> {
         for period in 1..=PERIOD_MAX.min(self.pending.len()) {
             let (equal, alike) = (self.equal[period - 1], self.alike[period - 1]);
             let lines = period * CYCLES_MIN;
@@ -294,18 +302,26 @@ impl Fold {
             let lines = LINES_TO_FOLD.next_multiple_of(period).max(lines);
             if lines <= self.pending.len() && alike + period >= lines {
                 // A longer period would only hide the outlier.
-                return (!self.has_outlier(period, lines)).then_some((period, lines, false));
+                let has_outlier = self.has_outlier(period, lines);
+                self.delay = if has_outlier { self.delay + 1 } else { 0 };
+                return (!has_outlier).then_some((period, lines, false));
             }
         }
+        self.delay = 0;
         None
     }
 
     /// Returns whether one of the last lines, which would begin a repetition, has an outlier.
     fn has_outlier(&self, period: usize, lines: usize) -> bool {
         let first = self.pending.len() - lines;
+        let far_max = if self.delay < DELAY_MAX {
+            FAR_AT_BEGIN
+        } else {
+            1
+        };
         (0..period).any(|at| {
             let lines = self.pending.iter().skip(first + at).step_by(period);
-            columns::any_outlier(lines.map(Line::numbers))
+            columns::any_outlier(lines.map(Line::numbers), far_max)
         })
     }
 

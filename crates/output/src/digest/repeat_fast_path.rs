@@ -6,8 +6,9 @@
 //! hold. When something else comes they are decoded, so that the result is the same with and without
 //! the fast path.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 
+use super::columns::Interval;
 use super::fold::Fold;
 use super::row::output_bytes;
 use super::screen::Screen;
@@ -61,11 +62,11 @@ impl RepeatFastPath {
             return None;
         }
         let mut allowed = variable(text);
-        for (at, bounds) in fold.bounds(text) {
-            allowed.bound(at, bounds);
-        }
+        fold.bounds(text)
+            .into_iter()
+            .for_each(|bounds| allowed.bound(bounds));
         let is_like_it =
-            |other: &str| other.len() == text.len() && !differs(other.as_bytes(), &allowed);
+            |other: &str| other.len() == text.len() && allowed.allows(other.as_bytes());
         if !is_like_it(open) || !rows.all(|row| row.is_some_and(is_like_it)) {
             return None;
         }
@@ -141,7 +142,7 @@ impl RepeatFastPath {
 
     /// Equal lines in a row are merged by the fold, not here.
     fn is_next(&self, before: &[u8], line: &[u8]) -> bool {
-        !differs(line, &self.allowed) && line != before
+        self.allowed.allows(line) && line != before
     }
 
     /// Holds the newest lines. Returns the number of lines that are no longer held.
@@ -168,11 +169,50 @@ impl LastChunk for [u8] {
     }
 }
 
+/// Bounds of a number in a line of fixed length, as text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Bounds {
+    pub start: usize,
+    pub low: Vec<u8>,
+    pub high: Vec<u8>,
+}
+
+impl Bounds {
+    /// Bounds of the numbers that are in an interval and have as many digits and decimals as `number`.
+    pub fn within(interval: Interval, number: &[u8], start: usize) -> Self {
+        let digits = number.iter().filter(|byte| byte.is_ascii_digit()).count();
+        let decimals = number.iter().rev().position(|byte| *byte == b'.');
+        let scale = 10_f64.powi(i32::try_from(decimals.unwrap_or(0)).unwrap_or(0));
+        let largest = 10_u64.pow(u32::try_from(digits).unwrap_or(0)) - 1;
+        // The product may be rounded away from the interval.
+        let low = ((interval.min * scale).ceil().max(0.) as u64).min(largest);
+        let low = low + u64::from(low as f64 / scale < interval.min);
+        let high = ((interval.max * scale).floor().max(0.) as u64).min(largest);
+        let high = high.saturating_sub(u64::from(high as f64 / scale > interval.max));
+        let text = |value: u64| {
+            let mut value = format!("{value:0digits$}").into_bytes();
+            for (at, byte) in number.iter().enumerate() {
+                if !byte.is_ascii_digit() {
+                    value.insert(at, *byte);
+                }
+            }
+            value
+        };
+        Bounds {
+            start,
+            low: text(low),
+            high: text(high),
+        }
+    }
+}
+
 /// Bytes that are allowed at each place of a line: those from `low` on, as many as `count`.
 #[derive(Default)]
 struct Allowed {
     low: Vec<u8>,
     count: Vec<u8>,
+    /// Bounds of numbers. They have the length that the numbers have in the line.
+    bounds: Vec<Bounds>,
 }
 
 impl Allowed {
@@ -188,12 +228,28 @@ impl Allowed {
         self.count[places].fill(10);
     }
 
-    /// Allows no others than these at a place with any digit.
-    fn bound(&mut self, at: usize, bounds: RangeInclusive<u8>) {
-        if self.count[at] > 1 {
-            self.low[at] = *bounds.start();
-            self.count[at] = bounds.end() - bounds.start() + 1;
+    /// Allows no numbers outside these bounds.
+    fn bound(&mut self, bounds: Bounds) {
+        let digits = bounds.low.iter().zip(&bounds.high).zip(bounds.start..);
+        for ((low, high), at) in digits {
+            if self.count[at] > 1 && low <= high {
+                self.low[at] = *low;
+                self.count[at] = high - low + 1;
+            }
+            if low != high {
+                // The other digits can be any that are allowed behind this one.
+                self.bounds.push(bounds);
+                return;
+            }
         }
+    }
+
+    fn allows(&self, line: &[u8]) -> bool {
+        !differs(line, self)
+            && self.bounds.iter().all(|bounds| {
+                let number = &line[bounds.start..bounds.start + bounds.low.len()];
+                *bounds.low <= *number && *number <= *bounds.high
+            })
     }
 }
 

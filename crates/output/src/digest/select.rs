@@ -84,10 +84,10 @@ impl Counts {
 
 /// Line of the part that is left out, once, whatever its count, with the text at byte offset `at` visible.
 fn quote(line: &Line, at: usize, max_chars: usize) -> Shown {
-    let trimmed = line.text.trim();
-    let cut = truncate::around(trimmed, at, max_chars);
+    let text = line.text.trim_end();
+    let cut = truncate::around(text, at, max_chars);
     let omission = line.omission.unwrap_or_default().output_bytes;
-    let left_out = output_bytes(trimmed) - cut.bytes + omission;
+    let left_out = output_bytes(text) - cut.bytes + omission;
     let bytes = (line.bytes() / line.count.max(1)).saturating_sub(left_out);
     Shown {
         text: format!("{}: {}", line.number, cut.text),

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::MAX_CHARS;
-use super::compose::Composition;
+use super::compose::{BEGIN_CHARS, Composition, hint_clause};
 use super::density::Kinds;
 use super::entry::{Amount, Entry};
 use super::fold::{Fold, FoldSink, Folded, HIDING_END};
@@ -28,9 +28,6 @@ const TAIL_PERCENT: usize = 36;
 const COMMON_RUN: usize = 3;
 /// Number of lines within which the tail may be moved to the start of a block.
 const BLOCK_START_WITHIN: usize = 6;
-/// A line that is too long for the rest of the head is truncated to fit, if at least this many characters
-/// are left.
-const BEGIN_CHARS: usize = 200;
 /// Bytes of lines that are held before some are dropped for the first time.
 const HOLD_BYTES: usize = 2 << 20;
 /// Important lines that are held when others are dropped, as a multiple of the limit.
@@ -38,7 +35,7 @@ const KEEP_TIMES: usize = 4;
 /// Characters of the limit that stay unused for each one over that length. Without it, one more line of output could
 /// take away most of the text.
 const FILL_LESS_TIMES: usize = 8;
-/// Room for the advice how to see the lines that a note hides.
+/// Room for the advice how to see the lines that a note hides, unless it is the hint.
 const ADVICE_CHARS: usize = 50;
 /// The `max_chars` in that advice is a multiple of this.
 const ADVISED_STEP: u64 = 10_000;
@@ -101,7 +98,7 @@ impl Shortener {
             let mut lines: Vec<_> = self.entries.iter().map(|e| e.text(usize::MAX)).collect();
             if let Some(note) = self.entries.iter().position(hides_lines) {
                 let end = lines[note].len() - HIDING_END.len();
-                lines[note].insert_str(end, &advice(bytes, self.limit));
+                lines[note].insert_str(end, &advice(bytes, self.limit, &self.hint));
             }
             return (lines.join("\n"), Amount::default(), false);
         }
@@ -330,7 +327,7 @@ fn hides_lines(entry: &Entry) -> bool {
 }
 
 /// Advice how to see all lines of an output of so many bytes, as the end of a sentence.
-fn advice(bytes: u64, limit: usize) -> String {
+fn advice(bytes: u64, limit: usize, hint: &str) -> String {
     if bytes <= limit as u64 {
         return "; raw: true shows all".into();
     }
@@ -338,7 +335,8 @@ fn advice(bytes: u64, limit: usize) -> String {
         most if most <= MAX_CHARS as u64 => {
             format!("; raw: true with max_output: {most} shows all")
         }
-        _ => "; the log has all".into(),
+        _ if hint.is_empty() => "; the log has all".into(),
+        _ => hint_clause(hint),
     }
 }
 
@@ -375,7 +373,7 @@ impl FoldSink for Shortener {
         let bytes = usize::try_from(entry.stands_for().bytes).unwrap_or(usize::MAX);
         self.output_bytes = self.output_bytes.saturating_add(bytes);
         if hides_lines(&entry) && !std::mem::replace(&mut self.hides_lines, true) {
-            self.chars += ADVICE_CHARS;
+            self.chars += ADVICE_CHARS.max(hint_clause(&self.hint).len());
         }
         self.hold(entry);
         if !self.is_long && self.room() == 0 {

@@ -7,6 +7,11 @@ fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
     (1..=count).map(|n| line(n) + "\n").collect()
 }
 
+/// Number that looks random, below a limit.
+fn below(limit: usize, n: usize) -> usize {
+    ((n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 11) % limit
+}
+
 #[test]
 fn equal_lines_are_one_with_a_count() {
     assert_eq!(
@@ -165,12 +170,49 @@ fn amount_far_from_the_others_is_no_repetition() {
         assert_eq!(seen.lines().count(), 6, "{seen}");
     }
     assert_eq!(text(log(30)).lines().count(), 3);
-    // After some times it is no news.
-    let often = lines(2_000, |n| {
-        let took = if n % 100 == 99 { 50 } else { 1 + n % 9 };
-        format!("request took {took} ms")
-    });
-    assert_eq!(text(&often).lines().count(), 12, "{}", text(&often));
+    for odd in [39, 36] {
+        assert!(text(log(odd)).contains(&format!("depth {odd}\n")));
+    }
+}
+
+#[test]
+fn all_amounts_far_from_the_others_are_shown_unless_they_are_frequent() {
+    type IsSlow = fn(usize) -> bool;
+    let log = |count, is_slow: IsSlow| {
+        lines(count, move |n| {
+            let took = if is_slow(n) { 500 + n % 97 } else { 1 + n % 9 };
+            format!("request {n:05} of user{} took {took} ms", below(9, n))
+        })
+    };
+    let rare: [(usize, IsSlow); 3] = [
+        (400, |n| n % 40 == 39),
+        (2_000, |n| n % 100 == 99),
+        (30_000, |n| n % 1_000 < 3),
+    ];
+    for (count, is_slow) in rare {
+        let seen = text(log(count, is_slow));
+        for n in (1..=count).filter(|n| is_slow(*n) && *n > 12) {
+            assert!(seen.contains(&format!("{n:05} of")), "{n}: {seen}");
+        }
+    }
+    let frequent: [IsSlow; 2] = [|n| n % 5 == 0, |n| n > 2_000];
+    for is_slow in frequent {
+        let seen = text(log(4_000, is_slow));
+        assert!(seen.lines().count() < 80, "{seen}");
+    }
+}
+
+#[test]
+fn amount_far_from_others_that_grew_is_shown() {
+    for odd in [985, 0, 20] {
+        let log = lines(3_000, |n| {
+            let depth = if n == 1_200 { odd } else { 100 + n / 12 };
+            format!("step {n} has {depth} open files")
+        });
+        let seen = text(&log);
+        assert!(seen.contains(&format!(" {odd} open files")), "{seen}");
+        assert!(seen.lines().count() < 20, "{seen}");
+    }
 }
 
 #[test]
@@ -191,11 +233,6 @@ fn amount_of_another_magnitude_or_form_is_not_folded() {
             assert!(seen.lines().count() < 12, "{seen}");
         }
     }
-}
-
-/// Number that looks random, below a limit.
-fn below(limit: usize, n: usize) -> usize {
-    ((n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 11) % limit
 }
 
 #[test]
@@ -250,6 +287,50 @@ fn value_far_outside_the_range_of_the_others_is_shown() {
 }
 
 #[test]
+fn odd_duration_date_stamp_or_ratio_is_shown() {
+    type Value = fn(usize) -> String;
+    let kinds: [(&str, Value, &str); 5] = [
+        ("test # took", |n| format!("0:00:0{}", n % 9 + 1), "2:41:07"),
+        (
+            "cert# is valid until",
+            |n| format!("2027-0{}-1{}", n % 9 + 1, n % 9),
+            "2024-01-03",
+        ),
+        (
+            "backup # of",
+            |n| format!("2024-05-1{}", n % 9),
+            "1970-01-01",
+        ),
+        (
+            "key # expires",
+            |n| (1_790_000_000 + n * 3_600).to_string(),
+            "0",
+        ),
+        (
+            "pod-# Running",
+            |n| format!("{}/{}", n % 3 + 1, n % 3 + 1),
+            "1/3",
+        ),
+    ];
+    for (name, value, odd) in kinds {
+        for count in [300, 1_500, 20_000] {
+            let log = lines(count, |n| {
+                let value = if n == count / 2 { odd.into() } else { value(n) };
+                format!("{} {value}", name.replace('#', &n.to_string()))
+            });
+            let seen = text(&log);
+            assert!(seen.contains(&format!(" {odd}\n")), "{odd}: {seen}");
+        }
+    }
+    // The time at which a line was written is no value.
+    let clock = lines(20_000, |n| {
+        let time = format!("{:02}:{:02}:{:02}", n / 900, n / 15 % 60, n * 4 % 60);
+        format!("2026-05-{:02} {time} polled the queue", 1 + n / 5_000)
+    });
+    assert_eq!(text(&clock).lines().count(), 3, "{}", text(&clock));
+}
+
+#[test]
 fn values_that_grow_are_no_outliers() {
     for step in [1, 7, 1_000] {
         let log = lines(3_000, |n| {
@@ -291,6 +372,32 @@ fn random_amounts_are_shown_as_long_as_they_fit_the_limit() {
 }
 
 #[test]
+fn lines_of_an_unfinished_cycle_stay() {
+    for period in 2..=7 {
+        for rest in 1..period {
+            let equal = lines(4 * period + rest, |n| {
+                format!("part {}", "x".repeat(n % period))
+            });
+            let last = (4 * period + 1..).take(rest);
+            let last = last.map(|n| format!("\npart {}", "x".repeat(n % period)));
+            let end = format!("[these {period} lines ×4]{}", last.collect::<String>());
+            assert!(text(&equal).ends_with(&end), "{}", text(&equal));
+            let numbers = lines(30 * period + rest, |n| {
+                format!("part {} is number {n}", "x".repeat(n % period))
+            });
+            let last = numbers.lines().last().unwrap();
+            assert!(text(&numbers).ends_with(last), "{}", text(&numbers));
+        }
+    }
+    let triples = lines(4, |n| format!("a item {n}\nb item {n}\nc item {n}"));
+    let pairs = lines(100, |n| format!("a item {n}\nb item {n}"));
+    let dots = lines(500, |n| ".".repeat(n * 7 % 60 + 1));
+    let seen = text(triples + &pairs + &dots);
+    let begin = "c item 4\na item 1\nb item 1\n[… these 2 lines 98 more times";
+    assert!(seen.contains(begin), "{seen}");
+}
+
+#[test]
 fn cycles_of_lines_are_folded() {
     assert_eq!(
         text("ping\npong\nwait\n".repeat(40)),
@@ -329,7 +436,7 @@ fn first_note_says_how_to_see_all_lines_if_there_is_a_way() {
     );
     assert_eq!(
         note(50_000),
-        "[… 49998 more with other numbers; the log has all …]"
+        "[… 49998 more with other numbers; terminal_session search, or read_output with since, on session_k3v9x2bc has them …]"
     );
     // A longer text says it in its note about what is left out.
     let source = (0..900).map(|n| format!("fn {}() {{}}\n", name(n)));

@@ -253,7 +253,7 @@ fn error_within_a_long_line_stays_at_any_position() {
 fn expected_and_actual_value_stay_with_the_failed_test() {
     let failed = "thread 'tests::adds' panicked at src/lib.rs:9:9:\nassertion `left == right` failed\n  left: 3\n right: 4\n";
     let text = usual(format!("{}{failed}{}", novel(2_000), novel(2_000))).text;
-    let kept = "2002: assertion `left == right` failed\n2003: left: 3\n2004: right: 4\n";
+    let kept = "2002: assertion `left == right` failed\n2003:   left: 3\n2004:  right: 4\n";
     assert!(text.contains(kept), "{text}");
 }
 
@@ -269,7 +269,7 @@ fn repetitions_behind_an_error_are_not_counted_as_errors() {
         novel(2_000)
     ))
     .text;
-    let kept = "2001: error: the queue is closed\n2002: --> src/queue.rs:3:5\n";
+    let kept = "2001: error: the queue is closed\n2002:   --> src/queue.rs:3:5\n";
     assert!(text.contains(kept), "{text}");
 }
 
@@ -560,5 +560,57 @@ fn longer_repetitive_output_uses_less_of_the_limit_little_by_little() {
             before = now;
         }
         assert!(before < 6_000, "{before}");
+    }
+}
+
+#[test]
+fn long_lines_fill_the_limit() {
+    let row = |chars: usize, n: usize| {
+        let cells = (0..).map(|at| format!("({at},'{:x}')", (at + n + 1) * 0x9E37_79B9));
+        let text = cells.take(chars / 8).collect::<Vec<_>>().join(",");
+        format!(
+            "{} {}",
+            ["one", "two", "three", "four", "five"][n],
+            &text[..chars]
+        )
+    };
+    let numbers = (0..150).map(|n| (n * n).to_string());
+    let numbers = numbers.collect::<Vec<_>>().join("\n");
+    for (limit, input) in [
+        (50_000, [0, 1, 2].map(|n| row(19_000, n)).join("\n")),
+        (10_000, [0, 1, 2, 3, 4].map(|n| row(3_000, n)).join("\n")),
+        (10_000, format!("{numbers}\n{}\n{numbers}", row(9_000, 3))),
+    ] {
+        let shortened = digest(input.as_bytes(), &limits(limit));
+        let most = (input.len() - limit + 400) as u64;
+        let left_out = shortened.bytes_left_out;
+        assert!(left_out <= most, "{left_out}: {}", shortened.text);
+    }
+}
+
+#[test]
+fn settings_of_one_section_fill_the_limit() {
+    let setting = |n: u64| format!("kernel.{}.max = {n}\n", name(n));
+    let settings: String = (0..700).map(setting).collect();
+    let shortened = usual(&settings);
+    assert!(shortened.text.len() > 9_000, "{}", shortened.text);
+}
+
+#[test]
+fn note_is_left_out_with_the_lines_that_it_counts() {
+    let dots = (1..200).map(|n| ".".repeat(n * 7 % 60 + 1) + "\n");
+    let cycle = "a fixed\nb fixed\nc fixed\nd fixed\n".repeat(126);
+    let frames = (1..=60).map(|n| format!("frame={n} fps={}\n", n % 9));
+    let input = format!(
+        "begin\n{}{cycle}{}the end\n",
+        dots.collect::<String>(),
+        frames.collect::<String>()
+    );
+    for limit in 100..400 {
+        let seen = digest(input.as_bytes(), &limits(limit)).text;
+        let counts_cycle = seen.contains("[these 4 lines ×126]");
+        assert!(!counts_cycle || seen.contains("a fixed\n"), "{seen}");
+        let counts_frames = seen.contains("58 more with");
+        assert!(!counts_frames || seen.contains("frame=1 "), "{seen}");
     }
 }

@@ -280,7 +280,7 @@ fn error_deep_in_a_very_long_output_is_shown_with_its_line_number() {
     assert!(
         digested
             .text
-            .contains("120001: error: the disk is on fire\n120002: at depot.rs:7"),
+            .contains("120001: error: the disk is on fire\n120002:   at depot.rs:7"),
         "{}",
         digested.text
     );

@@ -4,7 +4,7 @@
 //! behind first words that few lines have, as in a list of keys, are a column too, and so are those at one place of the rows
 //! of a table. Times, dates, addresses, versions and names with digits are no amounts, and counters say nothing.
 
-use crate::digest::columns::Interval;
+use crate::digest::columns::{Form, Interval};
 use crate::digest::line_shape::{Fnv1a, HashKeyMap};
 use crate::digest::view::ViewLine;
 
@@ -89,9 +89,10 @@ impl Column {
         let all = &self.amounts;
         let most = OUTLIERS_MAX.min(all.len() / 2);
         let is_whole = all.iter().all(|(amount, _)| amount.fract() == 0.);
+        let form = if is_whole { Form::Whole } else { Form::Decimal };
         let usual = |from: usize, to: usize| {
             let (min, max) = (all[from].0, all[to].0);
-            Interval { min, max }.usual(is_whole)
+            Interval { min, max }.usual(form)
         };
         let is_above = |count: &usize| {
             let at = all.len() - count;
