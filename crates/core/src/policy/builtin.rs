@@ -4,24 +4,26 @@
 use alloc::borrow::ToOwned;
 use alloc::vec::Vec;
 
-use super::rule::{Action, Rule, Source, Targets};
+use super::builtin_remote::REMOTE;
+use super::rule::{Action, Rule, Source};
+use super::targets::Targets;
 
 /// One or more rules with the same name and reason. The order of entries does not matter, and several may have one name.
-struct Entry {
-    name: &'static str,
-    action: Action,
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    pub(super) action: Action,
     /// Words of each rule, separated by spaces: `*` is one word, `...` any number of words. The program `sql` stands for
     /// statements that a database client is given.
-    run: &'static [&'static str],
-    with: &'static [&'static str],
+    pub(super) run: &'static [&'static str],
+    pub(super) with: &'static [&'static str],
     /// Options, names for the first operand, pairs of words and variables with which the command changes nothing.
-    unless: &'static [&'static str],
-    targets: Option<Targets>,
-    why: &'static str,
-    instead: Option<&'static str>,
+    pub(super) unless: &'static [&'static str],
+    pub(super) targets: Option<Targets>,
+    pub(super) why: &'static str,
+    pub(super) instead: Option<&'static str>,
 }
 
-const ASK: Entry = Entry {
+pub(super) const ASK: Entry = Entry {
     name: "",
     action: Action::Ask,
     run: &[],
@@ -36,7 +38,7 @@ const ASK: Entry = Entry {
 const HELP: &[&str] = &["--help"];
 
 /// Options that let programs say what they would do.
-const TRIAL: &[&str] = &[
+pub(super) const TRIAL: &[&str] = &[
     "--help",
     "--dry-run",
     "--dry-run=true",
@@ -45,7 +47,7 @@ const TRIAL: &[&str] = &[
 ];
 
 /// Options of git with which it says what it would do.
-const GIT_TRIAL: &[&str] = &["--help", "--dry-run", "-n"];
+pub(super) const GIT_TRIAL: &[&str] = &["--help", "--dry-run", "-n"];
 
 const RECURSIVE: &[&str] = &["-r", "-R", "--recursive"];
 
@@ -106,6 +108,21 @@ const RULES: &[Entry] = &[
         ..ASK
     },
     Entry {
+        name: "change-system",
+        run: &["chmod", "chown", "chgrp"],
+        with: &["-R", "--recursive"],
+        targets: Some(Targets::Above),
+        why: "changes the owner or mode of everything in a directory above the workspace",
+        ..ASK
+    },
+    Entry {
+        name: "move-workspace",
+        run: &["mv"],
+        targets: Some(Targets::Moved),
+        why: "moves the workspace, the home directory or a directory above them to another place",
+        ..ASK
+    },
+    Entry {
         name: "disk",
         run: &[
             "mkfs*",
@@ -114,6 +131,7 @@ const RULES: &[Entry] = &[
             "mkswap",
             "wipefs",
             "shred",
+            "truncate",
             "blkdiscard",
             "parted ... mklabel",
             "parted ... mktable",
@@ -280,296 +298,6 @@ const RULES: &[Entry] = &[
         ..ASK
     },
     Entry {
-        name: "delete-remote",
-        run: &["git push"],
-        with: &["--delete", "-d", ":*"],
-        unless: GIT_TRIAL,
-        why: "deletes branches or tags that others have",
-        ..ASK
-    },
-    Entry {
-        name: "publish",
-        run: &[
-            "npm publish",
-            "npm unpublish",
-            "npm deprecate",
-            "npm dist-tag add",
-            "npm dist-tag rm",
-            "yarn npm publish",
-            "pnpm publish",
-            "bun publish",
-            "cargo publish",
-            "poetry publish",
-            "uv publish",
-            "deno publish",
-            "jsr publish",
-            "dart pub publish",
-            "flutter pub publish",
-            "cargo workspaces publish",
-            "semantic-release",
-            "cargo release",
-            "release-it",
-        ],
-        unless: TRIAL,
-        why: "publishes to other people",
-        ..ASK
-    },
-    Entry {
-        name: "publish",
-        run: &[
-            "npm owner add",
-            "npm owner rm",
-            "yarn publish",
-            "yarn workspace * publish",
-            "lerna publish",
-            "cargo yank",
-            "twine upload",
-            "hatch publish",
-            "flit publish",
-            "pdm publish",
-            "gem push",
-            "mvn ... deploy",
-            "mvnw ... deploy",
-            "gradle ... publish",
-            "gradle ... *:publish",
-            "gradlew ... publish",
-            "gradlew ... *:publish",
-            "dotnet nuget push",
-            "docker push",
-            "docker compose push",
-            "docker image push",
-            "podman push",
-            "helm push",
-            "changeset publish",
-            "vsce publish",
-            "ovsx publish",
-            "maturin publish",
-            "maturin upload",
-            "mix hex.publish",
-            "pod trunk push",
-            "gh release upload",
-            "buildah push",
-            "skopeo copy",
-        ],
-        why: "publishes to other people",
-        ..ASK
-    },
-    Entry {
-        name: "publish",
-        run: &[
-            "docker build",
-            "docker buildx bake",
-            "docker buildx build",
-            "podman build",
-        ],
-        with: &["--push"],
-        why: "publishes to other people",
-        ..ASK
-    },
-    Entry {
-        name: "publish",
-        run: &["goreleaser release"],
-        unless: &["--help", "--snapshot", "--skip=publish", "--skip-publish"],
-        why: "publishes to other people",
-        ..ASK
-    },
-    Entry {
-        name: "forge",
-        run: &[
-            "gh pr merge",
-            "gh release create",
-            "gh release delete",
-            "gh repo delete",
-            "gh repo archive",
-            "gh repo edit",
-            "gh repo rename",
-            "gh issue delete",
-            "gh secret delete",
-            "glab mr merge",
-            "glab release create",
-            "glab release delete",
-            "glab repo delete",
-        ],
-        why: "changes a repository that others use",
-        ..ASK
-    },
-    Entry {
-        name: "forge",
-        run: &["gh api", "glab api"],
-        with: &["DELETE", "-XDELETE", "--method=DELETE"],
-        why: "changes a repository that others use",
-        ..ASK
-    },
-    Entry {
-        name: "cloud",
-        run: &[
-            "terraform apply",
-            "terraform destroy",
-            "terraform state rm",
-            "terraform state push",
-            "tofu apply",
-            "tofu destroy",
-            "tofu state rm",
-            "tofu state push",
-            "terragrunt ... apply",
-            "terragrunt ... destroy",
-        ],
-        unless: &["--help", "-help"],
-        why: "changes cloud resources",
-        ..ASK
-    },
-    Entry {
-        name: "cloud",
-        run: &[
-            "gcloud ... create",
-            "gcloud ... delete",
-            "gcloud ... deploy",
-            "gcloud ... destroy",
-            "gcloud ... update",
-            "gcloud storage rm",
-        ],
-        // What gcloud has on this machine.
-        unless: &["--help", "components update", "config configurations"],
-        why: "changes cloud resources",
-        ..ASK
-    },
-    Entry {
-        name: "cloud",
-        run: &[
-            "eksctl create",
-            "eksctl delete",
-            "doctl ... delete",
-            "pulumi up",
-            "pulumi destroy",
-            "pulumi stack rm",
-            "cdktf deploy",
-            "cdktf destroy",
-            "sam deploy",
-            "sam delete",
-            "hcloud ... delete",
-            "oci ... delete",
-            "openstack ... delete",
-            "cdk deploy",
-            "cdk destroy",
-            "gsutil rm",
-            "az ... create",
-            "az ... delete",
-            "az ... delete-batch",
-            "az ... update",
-            "firebase deploy",
-            "fly deploy",
-            "fly apps destroy",
-            "flyctl deploy",
-            "flyctl apps destroy",
-            "heroku apps:destroy",
-            "heroku pg:reset",
-            "netlify deploy",
-            "serverless deploy",
-            "serverless remove",
-            "sls deploy",
-            "sls remove",
-            "vercel deploy",
-        ],
-        why: "changes cloud resources",
-        ..ASK
-    },
-    Entry {
-        name: "cloud",
-        run: &["wrangler delete", "wrangler deploy", "wrangler publish"],
-        unless: TRIAL,
-        why: "changes cloud resources",
-        ..ASK
-    },
-    Entry {
-        name: "cloud",
-        run: &["vercel"],
-        with: &["--prod"],
-        unless: &[
-            "--help", "build", "dev", "env", "inspect", "link", "list", "logs", "ls", "pull",
-        ],
-        why: "changes cloud resources",
-        ..ASK
-    },
-    Entry {
-        name: "cloud",
-        run: &[
-            "aws * batch-delete*",
-            "aws * create*",
-            "aws * delete*",
-            "aws * deploy",
-            "aws * execute-change-set",
-            "aws * modify*",
-            "aws * purge-queue",
-            "aws * put*",
-            "aws * run-instances",
-            "aws * schedule-key-deletion",
-            "aws * stop-instances",
-            "aws * terminate*",
-            "aws * update*",
-            "aws s3 cp * s3://*",
-            "aws s3 mb",
-            "aws s3 mv",
-            "aws s3 rb",
-            "aws s3 rm",
-            "aws s3 sync * s3://*",
-        ],
-        // A stand-in on this machine is no cloud, nor are the settings of kubectl.
-        unless: &[
-            "--help",
-            "--dry-run",
-            "--dryrun",
-            "eks update-kubeconfig",
-            "--endpoint-url=http://localhost:*",
-            "--endpoint-url=http://127.0.0.1:*",
-            "AWS_ENDPOINT_URL=http://localhost:*",
-            "AWS_ENDPOINT_URL=http://127.0.0.1:*",
-        ],
-        why: "changes cloud resources",
-        ..ASK
-    },
-    Entry {
-        name: "cluster",
-        run: &[
-            "kubectl annotate",
-            "kubectl apply",
-            "kubectl autoscale",
-            "kubectl cordon",
-            "kubectl create",
-            "kubectl delete",
-            "kubectl drain",
-            "kubectl edit",
-            "kubectl expose",
-            "kubectl label",
-            "kubectl patch",
-            "kubectl replace",
-            "kubectl rollout restart",
-            "kubectl rollout undo",
-            "kubectl run",
-            "kubectl scale",
-            "kubectl set",
-            "kubectl taint",
-            "kubectl uncordon",
-            "helm delete",
-            "helm install",
-            "helm rollback",
-            "helm uninstall",
-            "helm upgrade",
-            "helmfile apply",
-            "helmfile destroy",
-            "argocd app delete",
-            "flux delete",
-            "kubeadm reset",
-            "oc apply",
-            "oc create",
-            "oc delete",
-            "oc patch",
-            "oc scale",
-        ],
-        unless: TRIAL,
-        why: "changes a cluster",
-        ..ASK
-    },
-    Entry {
         name: "database",
         run: &[
             "sql drop",
@@ -682,7 +410,7 @@ const RULES: &[Entry] = &[
 /// All built-in rules.
 pub fn builtin_rules() -> Vec<Rule> {
     let mut rules = Vec::new();
-    for entry in RULES {
+    for entry in RULES.iter().chain(REMOTE) {
         for run in entry.run {
             let words: Vec<&str> = run.split(' ').collect();
             rules.push(Rule {

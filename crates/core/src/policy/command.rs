@@ -40,6 +40,8 @@ pub struct SimpleCommand {
     /// An earlier command changes the meaning of names (`PATH`, an alias, a function), so that no rule can allow this
     /// one.
     pub names_changed: bool,
+    /// A word has the value of a variable, so that no rule can allow the command.
+    pub has_variables: bool,
     /// The command has the default of an expansion such as `${X:-push}`, so it runs with these words only for some values
     /// of the variable. A rule that refuses it asks instead.
     pub from_default: bool,

@@ -5,11 +5,13 @@
 
 mod always;
 mod builtin;
+mod builtin_remote;
 mod command;
 mod decide;
 mod path;
 mod pattern;
 mod rule;
+mod targets;
 
 pub use always::{Choice, Offer, offers};
 pub use builtin::builtin_rules;
@@ -19,4 +21,5 @@ pub use command::{
 pub use decide::{Decision, Part, Place, Policy, Reason};
 pub use path::normalized;
 pub use pattern::matches;
-pub use rule::{Action, Rule, Source, Targets};
+pub use rule::{Action, Rule, Source};
+pub use targets::Targets;

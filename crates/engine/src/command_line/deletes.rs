@@ -3,6 +3,7 @@
 
 use abide_core::policy::{Folder, Origin, Piece, SimpleCommand, Word, normalized};
 
+use super::shell_state::without_last_part;
 use super::wrapper::wrapped;
 use super::{Input, Reader, Scope, Unparsed};
 
@@ -45,6 +46,26 @@ impl<'a> Find<'a> {
             given => given.to_vec(),
         };
         Find { starts, expression }
+    }
+
+    /// Paths that it finds if it looks for a name. `None`: it looks for something else.
+    fn named(&self) -> Option<Vec<Word>> {
+        let texts: Vec<String> = self.expression.iter().map(Word::shown).collect();
+        let at = texts
+            .iter()
+            .position(|text| text == "-name" || text == "-path")?;
+        let is_negated = at > 0 && matches!(texts[at - 1].as_str(), "!" | "-not");
+        let name = self
+            .expression
+            .get(at + 1)
+            .filter(|_| !is_negated && !is_passed_over(&texts))?;
+        let with_name = |start: &Word| {
+            let mut path = start.clone();
+            path.push_text("/");
+            path.pieces.extend(name.pieces.clone());
+            path
+        };
+        Some(self.starts.iter().map(with_name).collect())
     }
 
     /// Returns whether it finds only some of the files, such as those of a name.
@@ -97,7 +118,10 @@ pub(super) fn found(
 ) -> Result<(), Unparsed> {
     let find = Find::new(outer.arguments());
     let is_narrowed = find.is_narrowed();
-    let mut paths = Vec::new();
+    let mut paths = match is_narrowed {
+        true => find.named().unwrap_or_default(),
+        false => Vec::new(),
+    };
     for mut start in find.starts {
         let is_known = !start.pieces.contains(&Piece::Unknown);
         match is_narrowed {
@@ -139,6 +163,15 @@ pub(super) fn found_by_fd(
     given: &[Word],
     scope: &Scope,
 ) -> Result<(), Unparsed> {
+    let is_type = |word: &Word| matches!(word.text().as_deref(), Some("-t" | "--type"));
+    let mut given = given.to_vec();
+    while let Some(at) = given.iter().position(is_type) {
+        let kind = given.get(at + 1).map(Word::shown).unwrap_or_default();
+        if !matches!(kind.as_str(), "f" | "d" | "file" | "directory") {
+            return Ok(());
+        }
+        given.drain(at..=at + 1);
+    }
     let is_option = |word: &&Word| word.shown().starts_with('-');
     let narrows = |word: &Word| !["-H", "-I", "-HI", "-u", "-0"].contains(&word.shown().as_str());
     let pattern = given.iter().find(|word| !is_option(word)).map(Word::shown);
@@ -302,22 +335,53 @@ pub(super) fn by_rsync(
     removed(reader, emptied.collect(), outer, scope)
 }
 
-/// Names that `find`, `ls` and `git ls-files` print, if they print those of all files.
+/// Paths that a command prints, if they are those of all files or known by its words.
 pub(super) fn printed_names(program: &str, arguments: &[Word]) -> Option<Vec<Word>> {
-    let all = || Word {
-        pieces: vec![Piece::Glob],
+    let one = |piece| {
+        vec![Word {
+            pieces: vec![piece],
+        }]
     };
-    match program {
-        "find" => {
+    let words: Vec<String> = arguments.iter().map(Word::shown).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match (program, words.as_slice()) {
+        ("find", _) => {
             let find = Find::new(arguments);
-            (!find.is_narrowed()).then_some(find.starts)
+            match find.is_narrowed() {
+                true => find.named(),
+                false => Some(find.starts),
+            }
         }
-        "ls" if arguments.iter().all(|word| word.shown().starts_with('-')) => Some(vec![all()]),
-        "git" => {
-            let words: Vec<String> = arguments.iter().map(Word::shown).collect();
-            let is_all = ["ls-files", "ls-files -z"].contains(&words.join(" ").as_str());
-            is_all.then(|| vec![all()])
-        }
+        ("ls", words) if words.iter().all(|word| word.starts_with('-')) => Some(one(Piece::Glob)),
+        ("git", ["ls-files"] | ["ls-files", "-z"]) => Some(one(Piece::Glob)),
+        ("git", ["rev-parse", "--show-toplevel"]) => Some(one(Piece::Repository)),
+        ("pwd", [] | ["-P" | "-L"]) => Some(one(Piece::Folder)),
+        ("dirname", [_]) => Some(vec![without_last_part(below_folder(arguments.last()?)?)]),
+        ("realpath", [_]) | ("readlink", ["-f", _]) => Some(vec![below_folder(arguments.last()?)?]),
+        ("mktemp", [] | ["-d"]) => Some(vec![Word::literal("/tmp/tmp.XXXXXXXXXX")]),
         _ => None,
+    }
+}
+
+/// Path that names the same file from every directory. `None`: a part of it is not known.
+pub(super) fn below_folder(path: &Word) -> Option<Word> {
+    let mut path = path.clone();
+    path.pieces
+        .retain(|piece| *piece != Piece::Text(String::new()));
+    match path.pieces.first()? {
+        _ if path.pieces.contains(&Piece::Unknown) => None,
+        Piece::Text(text) if !text.starts_with('/') => {
+            let mut below = Word {
+                pieces: vec![Piece::Folder],
+            };
+            below.push_text("/");
+            let rest = path.pieces.into_iter();
+            rest.for_each(|piece| match piece {
+                Piece::Text(text) => below.push_text(&text),
+                piece => below.pieces.push(piece),
+            });
+            Some(below)
+        }
+        _ => Some(path),
     }
 }

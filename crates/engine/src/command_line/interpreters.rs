@@ -23,6 +23,9 @@ const RUNS_COMMANDS: &[&str] = &[
 /// Functions that delete a directory with its contents.
 const DELETES_TREES: [&str; 6] = ["rmtree", "rmSync", "rm_r", "rm_rf", "remove_tree", "rimraf"];
 
+/// Expressions for the directory in which the interpreter runs.
+const WORKING_DIRECTORY: [&str; 4] = ["os.getcwd()", "Path.cwd()", "process.cwd()", "Dir.pwd"];
+
 /// Interpreters that take code as an option, with its names.
 const CODE_OPTIONS: &[(&str, &[&str])] = &[
     ("python", &["-c"]),
@@ -125,14 +128,17 @@ fn add_text(
     code: &str,
     scope: &Scope,
 ) -> Result<(), Unparsed> {
-    for quoted in quoted(code) {
+    let code = WORKING_DIRECTORY
+        .iter()
+        .fold(code.to_owned(), |code, name| code.replace(name, "'.'"));
+    for quoted in quoted(&code) {
         if quoted.is_behind(|name| DELETES_TREES.contains(&name)) {
             let paths = quoted.texts.iter().map(|path| path_word(path));
             let words = [Word::literal("rm"), Word::literal("-r")].into_iter();
             let words = words.chain(paths).collect();
             wrapped(reader, words, outer, Input::None, scope)?;
         }
-        if quoted.runs_command(program) || quoted.is_run_by_name(code) {
+        if quoted.runs_command(program) || quoted.is_run_by_name(&code) {
             let (count, changed) = (reader.commands.len(), reader.names_changed);
             match script(reader, &quoted.texts.join(" "), scope.clone()) {
                 // Text of another kind.

@@ -6,6 +6,7 @@
 
 mod braces;
 mod containers;
+mod control_flow;
 mod deletes;
 mod interpreters;
 mod names;
@@ -15,6 +16,7 @@ mod quoted_code;
 mod random_scripts;
 mod runs_code;
 mod shell;
+mod shell_state;
 mod sql;
 mod values;
 mod variables;
@@ -28,6 +30,8 @@ use std::ops::ControlFlow;
 use abide_core::policy::{CommandLine, Folder, Parsed, SimpleCommand, Word};
 use tree_sitter::{ParseOptions, Parser, Tree};
 
+use shell_state::ShellState;
+
 /// Bytes of the longest command line that is parsed.
 const MAX_BYTES: usize = 64 << 10;
 /// Commands in one command line.
@@ -36,7 +40,7 @@ const MAX_COMMANDS: usize = 1_000;
 const MAX_LEVELS: usize = 64;
 /// Levels of scripts in scripts, such as `sh -c "sh -c …"`.
 const MAX_SCRIPTS: usize = 8;
-/// Levels of scripts in which the values of variables are tried: each level reads its script twice.
+/// Levels of scripts in which defaults and braces are put in their places: each level reads its script twice.
 const MAX_EXPANDED: usize = 2;
 /// Levels of defaults in defaults, such as `${X:-${Y:-z}}`, that are put in their places.
 const MAX_DEFAULTS: usize = 4;
@@ -67,15 +71,20 @@ pub struct Surroundings<'a> {
 
 /// Parses a command line.
 pub fn parse(text: &str, surroundings: Surroundings<'_>) -> CommandLine {
+    let mut shell = ShellState::new(Folder::Known(surroundings.folder.to_owned()));
+    for (name, value) in surroundings.env {
+        shell.set(name, &Word::literal(value));
+    }
     let mut reader = Reader {
         home: surroundings.home.to_owned(),
         commands: Vec::new(),
+        shell: shell.clone(),
         names_changed: false,
         written: Vec::new(),
+        repeated: 0,
     };
     let stdin = surroundings.stdin.map(str::to_owned);
     let start = Scope {
-        folder: Folder::Known(surroundings.folder.to_owned()),
         scripts: 0,
         input: stdin.map_or(Input::None, Input::Text),
     };
@@ -85,6 +94,7 @@ pub fn parse(text: &str, surroundings: Surroundings<'_>) -> CommandLine {
     }
     // The parser ends a word at a line continuation. Lines that are joined may also hide a command in a comment, so both count.
     if let (Ok(()), Some(joined)) = (&read, without_continuations(text)) {
+        reader.shell = shell;
         read = reader.script(&joined, start);
     }
     let parsed = match read {
@@ -115,8 +125,11 @@ fn quoted_roots(text: &str) -> Option<String> {
     is_test.then(|| text.replace(" / ]", " '/' ]").replace("[ / ", "[ '/' "))
 }
 
-/// Text that the parser reads, for one that it does not: with `>|` for `<>`, and `*` for `?` and classes such as `[ab]` in
-/// words. `None`: it has none of these.
+/// Character that stands for a class of characters such as `[ab]`, which the parser does not read in all places.
+const CLASS: char = '\u{e000}';
+
+/// Text that the parser reads, for one that it does not: with `>|` for `<>`, and in words with `*` for `?` and `[!a]`, and
+/// [`CLASS`] for other classes. `None`: it has none of these.
 fn readable(text: &str) -> Option<String> {
     let text = quoted_roots(text).unwrap_or_else(|| text.to_owned());
     let opened = text.replace("<>", ">|");
@@ -132,7 +145,12 @@ fn readable(text: &str) -> Option<String> {
         let is_in_word =
             |length: &usize| out.ends_with(is_part) || rest[*length..].starts_with(is_part);
         let length = pattern.filter(is_in_word);
-        out.push(if length.is_some() { '*' } else { c });
+        let is_any = rest.starts_with('?') || rest.starts_with("[!") || rest.starts_with("[^");
+        out.push(match length {
+            Some(_) if is_any => '*',
+            Some(_) => CLASS,
+            None => c,
+        });
         rest = &rest[length.unwrap_or(c.len_utf8())..];
     }
     (out != text).then_some(out)
@@ -167,16 +185,19 @@ struct Reader {
     /// Home directory of the user, to which `cd` goes without a word.
     home: String,
     commands: Vec<SimpleCommand>,
+    /// State of the shell that runs the next command.
+    shell: ShellState,
     /// A command so far changes the meaning of names.
     names_changed: bool,
     /// Files that the commands so far write, with texts that are known.
     written: Vec<written::WrittenFile>,
+    /// Bytes of the bodies of loops and functions that were read more than once.
+    repeated: usize,
 }
 
 /// Place at which a script runs.
 #[derive(Clone)]
 struct Scope {
-    folder: Folder,
     /// Number of scripts around this one.
     scripts: usize,
     /// Standard input of the script.
@@ -196,12 +217,11 @@ impl Reader {
         let scope = Scope {
             scripts: scope.scripts + 1,
             input: Input::None,
-            ..scope.clone()
         };
         values::add_all_variables(self, env, &scope)
     }
 
-    /// Adds the commands of a script.
+    /// Adds the commands of a script, which changes the state of the shell.
     fn script(&mut self, text: &str, scope: Scope) -> Result<(), Unparsed> {
         if scope.scripts > MAX_SCRIPTS {
             return Err(TOO_DEEP);
@@ -221,33 +241,63 @@ impl Reader {
             found => (text, found?),
         };
         let names_changed = self.names_changed;
+        let before = self.shell.clone();
         walk::walk(self, text, &found, scope.clone())?;
-        for hidden in quoted_code::scripts(text, &found) {
+        let after = std::mem::replace(&mut self.shell, before);
+        self.script_in_other_ways(text, &found, &scope, names_changed)?;
+        self.shell = after;
+        Ok(())
+    }
+
+    /// Adds the commands of a script that the parser does not see: in quotes, and by braces, blanks and defaults.
+    fn script_in_other_ways(
+        &mut self,
+        text: &str,
+        found: &Tree,
+        scope: &Scope,
+        names_changed: bool,
+    ) -> Result<(), Unparsed> {
+        for hidden in quoted_code::scripts(text, found) {
             let inside = Scope {
                 scripts: scope.scripts + 1,
                 input: Input::None,
-                ..scope.clone()
             };
             match hidden.is_possible {
                 true => self.script_again(&hidden.text, inside, names_changed),
-                false => self.script(&hidden.text, inside)?,
+                false => self.child(|reader| reader.script(&hidden.text, inside))?,
             }
         }
         if scope.scripts < MAX_EXPANDED {
-            let braces = braces::expanded(text, &found).into_iter();
+            let braces = braces::expanded(text, found).into_iter();
             let divided = variables::with_blanks(text);
-            let shells = variables::with_shells(text, &found);
+            let shells = variables::with_shells(text, found);
             for expanded in braces.chain(divided).chain(shells) {
                 self.script_again(&expanded, scope.clone(), names_changed);
             }
-            for expanded in variables::expanded(text, &found) {
-                self.script_again(&expanded, scope.clone(), names_changed);
-            }
-            self.script_with_defaults(text, &found, &scope, names_changed);
+            self.script_with_defaults(text, found, scope, names_changed);
         }
         Ok(())
     }
 
+    /// Reads something that runs in a shell of its own, and leaves the state of this one as it is.
+    fn child(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<(), Unparsed>,
+    ) -> Result<(), Unparsed> {
+        let shell = self.shell.clone();
+        let result = read(self);
+        self.shell = shell;
+        result
+    }
+
+    /// Removes those of the commands from this one on that were known before.
+    fn keep_new(&mut self, first: usize) {
+        for command in self.commands.split_off(first) {
+            if !self.commands.contains(&command) {
+                self.commands.push(command);
+            }
+        }
+    }
     /// Adds the commands of a script that have the defaults of its expansions, such as `git push --force` for
     /// `git push ${X:---force}`.
     fn script_with_defaults(
@@ -270,12 +320,11 @@ impl Reader {
             text = inner;
             found = tree(&text);
         }
-        let Ok(found) = found else { return };
+        if found.is_err() {
+            return;
+        }
         let count = self.commands.len();
         self.script_again(&text, scope.clone(), names_changed);
-        for expanded in variables::expanded(&text, &found) {
-            self.script_again(&expanded, scope.clone(), names_changed);
-        }
         for command in &mut self.commands[count..] {
             command.from_default = true;
         }
@@ -286,14 +335,12 @@ impl Reader {
     fn script_again(&mut self, text: &str, scope: Scope, names_changed: bool) {
         let count = self.commands.len();
         let changed = std::mem::replace(&mut self.names_changed, names_changed);
-        let read = tree(text).and_then(|tree| walk::walk(self, text, &tree, scope));
+        let read =
+            tree(text).and_then(|tree| self.child(|reader| walk::walk(reader, text, &tree, scope)));
         self.names_changed |= changed;
-        let again = self.commands.split_off(count);
-        if read.is_ok() {
-            let known = &self.commands;
-            let is_new = |command: &SimpleCommand| !known.contains(command);
-            let new: Vec<SimpleCommand> = again.into_iter().filter(is_new).collect();
-            self.commands.extend(new);
+        match read {
+            Ok(()) => self.keep_new(count),
+            Err(_) => self.commands.truncate(count),
         }
     }
 

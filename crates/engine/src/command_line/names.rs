@@ -93,6 +93,24 @@ fn set_names(command: &SimpleCommand) -> impl Iterator<Item = String> {
     })
 }
 
+/// Variables that a builtin gives values that are not known.
+pub(super) fn set_variables(command: &SimpleCommand) -> Vec<String> {
+    let setters = [
+        "getopts",
+        "let",
+        "mapfile",
+        "printf",
+        "read",
+        "readarray",
+        "unset",
+    ];
+    let is_setter = |program: String| setters.contains(&program.as_str());
+    match command.program().is_some_and(is_setter) {
+        true => set_names(command).collect(),
+        false => Vec::new(),
+    }
+}
+
 /// Returns whether a command gives a name another program: `hash -p program name`, `BASH_CMDS[name]=program`.
 pub(super) fn hides_program(command: &SimpleCommand) -> bool {
     let program = command.program().unwrap_or_default();

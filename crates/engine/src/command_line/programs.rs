@@ -33,6 +33,9 @@ const RUNS: &[(&str, &str, usize)] = &[
     ("yarn", "dlx", 0),
     ("pipx", "run", 0),
     ("mise", "exec", 0),
+    ("mise", "x", 0),
+    ("rustup", "run", 1),
+    ("volta", "run", 0),
     ("asdf", "exec", 0),
     ("direnv", "exec", 1),
     ("op", "run", 0),
@@ -56,6 +59,11 @@ pub(super) fn run_words(command: &SimpleCommand, name: &str) -> Option<Vec<Word>
     }
     let (first, rest) = command.arguments().split_first()?;
     let first = first.text()?;
+    if name == "nix" {
+        let is_command = |word: &Word| matches!(word.text().as_deref(), Some("-c" | "--command"));
+        let at = rest.iter().position(is_command)?;
+        return Some(rest[at + 1..].to_vec()).filter(|words| !words.is_empty());
+    }
     let (.., positions) = RUNS
         .iter()
         .find(|(program, subcommand, _)| *program == name && *subcommand == first)?;
@@ -167,8 +175,10 @@ pub(super) fn remote(
         } else if text == "--" {
         } else {
             let rest: Vec<Word> = std::iter::once(word).chain(words).cloned().collect();
-            let folder = Folder::Elsewhere;
-            return script(reader, &joined(&rest), Scope { folder, ..scope });
+            return reader.child(|reader| {
+                reader.shell.folder = Folder::Elsewhere;
+                reader.script(&joined(&rest), scope)
+            });
         }
     }
     Ok(())
@@ -328,16 +338,29 @@ pub(super) fn git(
         () if has("submodule") && has("foreach") => {
             let rest = behind("foreach").unwrap_or_default().iter();
             let rest = rest.skip_while(|word| word.shown().starts_with('-'));
-            let rest: Vec<Word> = rest.cloned().collect();
-            script(reader, &joined(&rest), scope.clone())
+            run_by_git(reader, rest.cloned().collect(), outer, scope)
         }
         () if has("bisect") && has("run") => {
             let rest = behind("run").unwrap_or_default();
-            script(reader, &joined(rest), scope.clone())
+            run_by_git(reader, rest.to_vec(), outer, scope)
         }
         () if has("rebase") || has("difftool") => of_options(&["-x"], reader),
         () if has("clone") => of_options(&["-u"], reader),
         () if has("grep") => of_options(&["-O"], reader),
         () => Ok(()),
+    }
+}
+
+/// Command that git runs: a script if it is one word.
+fn run_by_git(
+    reader: &mut Reader,
+    words: Vec<Word>,
+    outer: &SimpleCommand,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    match words.as_slice() {
+        [] => Ok(()),
+        [only] => script(reader, &joined(std::slice::from_ref(only)), scope.clone()),
+        _ => wrapped(reader, words, outer, Input::None, scope),
     }
 }

@@ -1,10 +1,12 @@
 //! Code in texts that the parser takes for plain ones: nested backquotes, bodies of `<<-`, and subscripts, which the shell
 //! evaluates also in quotes: `[[ -v 'a[$(command)]' ]]`.
 
+use abide_core::policy::Folder;
 use tree_sitter::{Node, Tree};
 
+use super::shell_state::ShellState;
 use super::variables::visit;
-use super::word::word;
+use super::word::{Source, word};
 use super::wrapper::joined;
 
 /// Words before a builtin that leave its arguments as they are.
@@ -132,7 +134,12 @@ fn quoted(node: Node<'_>, text: &str) -> Option<String> {
         node.kind(),
         "raw_string" | "string" | "ansi_c_string" | "translated_string"
     );
-    is_quoted.then(|| joined(&[word(node, text, &mut Vec::new())]))
+    let shell = ShellState::new(Folder::Unknown);
+    let source = Source {
+        text,
+        shell: &shell,
+    };
+    is_quoted.then(|| joined(&[word(node, source, &mut Vec::new())]))
 }
 
 fn script_of(node: Node<'_>, text: &str) -> Option<String> {

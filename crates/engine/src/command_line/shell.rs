@@ -2,7 +2,7 @@
 
 use abide_core::policy::{RunsCode, SimpleCommand, Word};
 
-use super::wrapper::{joined, script};
+use super::wrapper::joined;
 use super::{Input, Reader, Scope, Unparsed};
 
 const SHELLS: [&str; 14] = [
@@ -29,8 +29,8 @@ pub(super) fn is_shell(command: &SimpleCommand) -> bool {
 
 /// Origin of the script of a shell.
 enum Script<'a> {
-    /// This word, after `-c`.
-    Text(&'a Word),
+    /// This word, after `-c`, with the words behind it.
+    Text(&'a Word, &'a [Word]),
     /// The standard input.
     Input,
     File(&'a Word),
@@ -45,12 +45,18 @@ pub(super) fn add_script(
 ) -> Result<(), Unparsed> {
     let (found, is_known) = script_of(outer.arguments());
     if !is_known {
-        script(reader, UNKNOWN, scope.clone())?;
+        reader.script(UNKNOWN, scope.clone())?;
     }
     match (found, input) {
-        (Script::Text(word), _) => script(reader, &joined(std::slice::from_ref(word)), scope),
-        (Script::Input, Input::Text(text)) => script(reader, &text, scope),
-        (Script::Input, Input::Unknown) => script(reader, UNKNOWN, scope),
+        (Script::Text(word, arguments), _) => {
+            // The first one is the name of the shell, `$0`.
+            let parameters = arguments.iter().skip(1);
+            let parameters = parameters.map(|word| reader.shell.resolved(word));
+            reader.shell.parameters = Some(parameters.collect());
+            reader.script(&joined(std::slice::from_ref(word)), scope)
+        }
+        (Script::Input, Input::Text(text)) => reader.script(&text, scope),
+        (Script::Input, Input::Unknown) => reader.script(UNKNOWN, scope),
         (Script::Input, Input::None | Input::Files(_)) => Ok(()),
         (Script::File(file), input) => of_file(reader, file, input, scope),
     }
@@ -71,14 +77,14 @@ pub(super) fn add_sourced(
 
 /// Commands of a script file, which the text shows only if it writes the file or if that is the standard input.
 fn of_file(reader: &mut Reader, file: &Word, input: Input, scope: Scope) -> Result<(), Unparsed> {
-    if let Some(text) = reader.written_text(file, &scope.folder) {
-        return script(reader, &text, scope);
+    if let Some(text) = reader.written_text(file, &reader.shell.folder) {
+        return reader.script(&text, scope);
     }
     let is_input = |path: String| INPUTS.contains(&path.as_str());
     match (file.text(), input) {
-        (Some(path), Input::Text(text)) if is_input(path.clone()) => script(reader, &text, scope),
+        (Some(path), Input::Text(text)) if is_input(path.clone()) => reader.script(&text, scope),
         (Some(_), _) => Ok(()),
-        (None, _) => script(reader, UNKNOWN, scope),
+        (None, _) => reader.script(UNKNOWN, scope),
     }
 }
 
@@ -124,7 +130,7 @@ fn script_of(arguments: &[Word]) -> (Script<'_>, bool) {
         }
     }
     let found = match (operand, has_text) {
-        (Some(word), true) => Script::Text(word),
+        (Some(word), true) => Script::Text(word, words.as_slice()),
         (Some(file), false) if !reads_input => Script::File(file),
         _ => Script::Input,
     };
@@ -134,7 +140,7 @@ fn script_of(arguments: &[Word]) -> (Script<'_>, bool) {
 /// Mark of a shell whose script is not in the text.
 pub(super) fn runs_code(command: &SimpleCommand, has_input: bool) -> Option<RunsCode> {
     match script_of(command.arguments()).0 {
-        Script::Text(_) => None,
+        Script::Text(..) => None,
         Script::File(_) => Some(RunsCode::Always),
         Script::Input => has_input.then_some(RunsCode::Always),
     }

@@ -1,14 +1,15 @@
-//! Walk over a syntax tree: finds every simple command, in order, with the directory that it runs in.
+//! Walk over a syntax tree: finds every simple command, in order, and follows the state of the shell.
 
-use abide_core::policy::{Folder, Origin, Piece, Redirect, SimpleCommand, Word};
+use abide_core::policy::{Origin, Redirect, SimpleCommand, Word};
 use tree_sitter::{Node, Tree};
 
+use super::control_flow::Function;
 use super::names::{
     NAME_TABLES, changed_variables, changes_meaning, changes_names, hides_program, names_variable,
     sets_names,
 };
 use super::variables::{default_of, visit};
-use super::word::{collect_inner, has_braces, word};
+use super::word::{Source, collect_inner, has_braces, word, words};
 use super::wrapper::joined;
 use super::{Input, MAX_LEVELS, NOT_SHELL, Reader, Scope, TOO_DEEP, Unparsed, braces, values};
 
@@ -22,10 +23,10 @@ const RESERVED_WORDS: &[&str] = &[
 ];
 
 /// Adds the commands of a script to the reader.
-pub(super) fn walk(
-    reader: &mut Reader,
-    text: &str,
-    tree: &Tree,
+pub(super) fn walk<'a>(
+    reader: &'a mut Reader,
+    text: &'a str,
+    tree: &'a Tree,
     scope: Scope,
 ) -> Result<(), Unparsed> {
     let mut walker = Walker {
@@ -37,11 +38,20 @@ pub(super) fn walk(
         levels: 0,
         depth: 0,
         functions: Vec::new(),
+        numbers: Vec::new(),
+        calls: 0,
         is_made_up: false,
+        has_variables: false,
     };
     let mut assigned = Vec::new();
     visit(tree.root_node(), &mut |node| {
         walker.reader.names_changed |= sets_names(node, text);
+        let is_arithmetic = |above: Node<'_>| above.kind().ends_with("_expression");
+        if matches!(node.kind(), "variable_name" | "word")
+            && node.parent().is_some_and(is_arithmetic)
+        {
+            walker.numbers.push(&text[node.byte_range()]);
+        }
         if node.kind() == "expansion"
             && let Some(default) = default_of(&text[node.byte_range()])
             && default.assigns
@@ -52,26 +62,33 @@ pub(super) fn walk(
     for (name, value) in assigned {
         walker.set_variable(name, value)?;
     }
-    walker.visit(tree.root_node())
+    walker.visit(tree.root_node())?;
+    walker.functions_without_call()
 }
 
-struct Walker<'a> {
-    reader: &'a mut Reader,
-    text: &'a str,
+pub(super) struct Walker<'a> {
+    pub(super) reader: &'a mut Reader,
+    pub(super) text: &'a str,
     scope: Scope,
     origin: Origin,
     levels: usize,
     depth: usize,
     /// Standard input of the command that is visited.
-    input: Input,
-    /// Functions that the script certainly has defined.
-    functions: Vec<String>,
+    pub(super) input: Input,
+    /// Functions that the script has defined so far.
+    pub(super) functions: Vec<Function<'a>>,
+    /// Variables that arithmetic may set.
+    numbers: Vec<&'a str>,
+    /// Calls of functions around the command that is visited.
+    pub(super) calls: usize,
     /// The text does not tell the program of the command that is visited.
     is_made_up: bool,
+    /// Words of the command that is visited have values of variables.
+    has_variables: bool,
 }
 
 impl<'a> Walker<'a> {
-    fn visit(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+    pub(super) fn visit(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
         if self.depth >= MAX_DEPTH {
             return Err(TOO_DEEP);
         }
@@ -81,7 +98,7 @@ impl<'a> Walker<'a> {
         result
     }
 
-    fn visit_kind(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+    fn visit_kind(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
         match node.kind() {
             "program" => self.children(node),
             "list" => self.list(node),
@@ -92,33 +109,35 @@ impl<'a> Walker<'a> {
             "pipeline" => self.pipeline(node),
             "subshell" | "command_substitution" | "process_substitution" => self.nested(node),
             "function_definition" => {
-                self.reader.names_changed = true;
-                self.conditional(node)?;
-                let is_certain = node.parent().is_some_and(|above| above.kind() == "program");
-                if let Some(name) = node.child_by_field_name("name").filter(|_| is_certain) {
-                    let name = self.text[name.byte_range()].to_owned();
-                    self.functions.push(name);
-                }
+                self.define(node);
                 Ok(())
             }
-            "if_statement"
-            | "while_statement"
-            | "for_statement"
-            | "c_style_for_statement"
-            | "case_statement" => self.conditional(node),
+            "if_statement" | "case_statement" => self.level(|walker| walker.branches(node)),
+            "for_statement" => self.level(|walker| walker.for_loop(node)),
+            "while_statement" | "c_style_for_statement" => {
+                self.level(|walker| walker.conditional_loop(node))
+            }
             "compound_statement" | "do_group" | "else_clause" | "elif_clause" | "case_item"
             | "negated_command" => self.level(|walker| walker.children(node)),
             _ => self.inner(node),
         }
     }
 
-    fn children(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+    /// Text and state for reading words.
+    pub(super) fn source(&self) -> Source<'_> {
+        Source {
+            text: self.text,
+            shell: &self.reader.shell,
+        }
+    }
+
+    pub(super) fn children(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
         let mut cursor = node.walk();
         for child in node.named_children(&mut cursor) {
             // What runs in the background changes no directory.
             let background = child.next_sibling().is_some_and(|next| next.kind() == "&");
             match background {
-                true => self.keep_folder(|walker| walker.visit(child))?,
+                true => self.child(|walker| walker.visit(child))?,
                 false => self.visit(child)?,
             }
         }
@@ -126,7 +145,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Counts a level of nesting.
-    fn level(
+    pub(super) fn level(
         &mut self,
         visit: impl FnOnce(&mut Self) -> Result<(), Unparsed>,
     ) -> Result<(), Unparsed> {
@@ -139,58 +158,37 @@ impl<'a> Walker<'a> {
         result
     }
 
-    /// Visits something that runs in a process of its own.
-    fn keep_folder(
-        &mut self,
-        visit: impl FnOnce(&mut Self) -> Result<(), Unparsed>,
-    ) -> Result<(), Unparsed> {
-        let folder = self.scope.folder.clone();
-        visit(self)?;
-        self.scope.folder = folder;
-        Ok(())
-    }
-
-    /// Visits something that may run or not: a directory that it changes is not known afterwards.
-    fn conditional(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
-        let before = self.scope.folder.clone();
-        self.level(|walker| walker.children(node))?;
-        if self.scope.folder != before {
-            self.scope.folder = Folder::Unknown;
-        }
-        Ok(())
-    }
-
-    fn nested(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+    fn nested(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
         let origin = match node.kind() {
             "subshell" => self.origin.clone(),
             _ => Origin::Substitution,
         };
         let before = std::mem::replace(&mut self.origin, origin);
         let input = std::mem::replace(&mut self.input, Input::None);
-        self.level(|walker| walker.keep_folder(|walker| walker.children(node)))?;
+        self.level(|walker| walker.child(|walker| walker.children(node)))?;
         self.origin = before;
         self.input = input;
         Ok(())
     }
 
     /// Visits the substitutions in a node that is no command.
-    fn inner(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+    fn inner(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
         let mut inner = Vec::new();
         collect_inner(node, &mut inner);
         self.visit_all(inner)
     }
 
-    fn visit_all(&mut self, nodes: Vec<Node<'_>>) -> Result<(), Unparsed> {
+    pub(super) fn visit_all(&mut self, nodes: Vec<Node<'a>>) -> Result<(), Unparsed> {
         nodes.into_iter().try_for_each(|node| self.visit(node))
     }
 
     /// `a && b || c`: the tree is as deep as the list is long, so the list is visited without recursion.
-    fn list(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+    fn list(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
         let mut rest = Vec::new();
         let mut first = node;
         while first.kind() == "list" {
             let mut cursor = first.walk();
-            let mut parts: Vec<Node<'_>> = first.children(&mut cursor).collect();
+            let mut parts: Vec<Node<'a>> = first.children(&mut cursor).collect();
             let Some(next) = parts.first().copied() else {
                 break;
             };
@@ -199,31 +197,28 @@ impl<'a> Walker<'a> {
             first = next;
         }
         self.visit(first)?;
-        let mut before = self.scope.folder.clone();
         let mut may_be_skipped = false;
         for part in rest.into_iter().rev() {
             if !part.is_named() {
                 may_be_skipped = part.kind() == "||";
-                before = self.scope.folder.clone();
                 continue;
             }
+            let before = may_be_skipped.then(|| self.reader.shell.clone());
             self.visit(part)?;
-            if may_be_skipped && self.scope.folder != before {
-                self.scope.folder = Folder::Unknown;
-            }
+            self.join(before.into_iter().collect());
         }
         Ok(())
     }
 
-    fn pipeline(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+    fn pipeline(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
         let mut cursor = node.walk();
-        let parts: Vec<Node<'_>> = node.named_children(&mut cursor).collect();
+        let parts: Vec<Node<'a>> = node.named_children(&mut cursor).collect();
         let begin = std::mem::replace(&mut self.input, Input::None);
         // The first command of a pipeline has the input of the pipeline.
         self.input = begin.clone();
         for part in parts {
             let printed = self.printed(part);
-            self.level(|walker| walker.keep_folder(|walker| walker.visit(part)))?;
+            self.level(|walker| walker.child(|walker| walker.visit(part)))?;
             self.input = printed;
         }
         self.input = begin;
@@ -231,12 +226,12 @@ impl<'a> Walker<'a> {
     }
 
     /// Output of a command in a pipeline.
-    fn printed(&self, node: Node<'_>) -> Input {
+    fn printed(&self, node: Node<'a>) -> Input {
         let body = node.child_by_field_name("body");
         let (mut redirects, mut late_words) = (Vec::new(), Vec::new());
         let (mut inner, mut behind) = (Vec::new(), Vec::new());
         let mut input = self.input.clone();
-        let mut words = Vec::new();
+        let mut all = Vec::new();
         for part in body.into_iter().chain([node]) {
             let mut cursor = part.walk();
             for child in part.named_children(&mut cursor) {
@@ -252,24 +247,53 @@ impl<'a> Walker<'a> {
                         input = given.unwrap_or(input);
                     }
                     "variable_assignment" | "command" => {}
-                    _ => words.push(word(child, self.text, &mut inner)),
+                    _ => all.extend(words(child, self.source(), &mut inner)),
                 }
             }
         }
-        words.extend(late_words);
-        self.reader.output(&words, &input, &self.scope.folder)
+        all.extend(late_words);
+        self.reader.output(&all, &input, &self.reader.shell.folder)
     }
 
-    fn assignment(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+    fn assignment(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
         if node.kind() == "variable_assignments" {
             return self.children(node);
         }
         let (name, value) = self.variable(node, &mut Vec::new());
-        self.set_variable(&name, &joined(&[value]))?;
-        self.inner(node)
+        self.inner(node)?;
+        match self.array(node) {
+            Some(elements) => self.reader.shell.set_array(&name, &elements),
+            None => self.assign(&name, &value),
+        }
+        self.set_variable(&name, &joined(&[value]))
     }
 
-    /// Handles that the script sets a variable.
+    /// Elements of `NAME=(…)`.
+    fn array(&self, assignment: Node<'a>) -> Option<Vec<Word>> {
+        let value = assignment.child_by_field_name("value")?;
+        let name = assignment.child_by_field_name("name")?;
+        let is_plain = self.text[name.end_byte()..value.start_byte()] == *"=";
+        if value.kind() != "array" || !is_plain {
+            return None;
+        }
+        let mut cursor = value.walk();
+        let elements = value.named_children(&mut cursor);
+        Some(
+            elements
+                .flat_map(|element| words(element, self.source(), &mut Vec::new()))
+                .collect(),
+        )
+    }
+
+    /// Gives a variable a value.
+    pub(super) fn assign(&mut self, name: &str, value: &Word) {
+        match self.numbers.contains(&name) {
+            true => self.reader.shell.set(name, &Word::unknown()),
+            false => self.reader.shell.set(name, value),
+        }
+    }
+
+    /// Handles the commands in the value of a variable that the script sets.
     fn set_variable(&mut self, name: &str, value: &str) -> Result<(), Unparsed> {
         if changes_names(name) {
             self.reader.names_changed = true;
@@ -285,22 +309,23 @@ impl<'a> Walker<'a> {
         values::add_variable(self.reader, name, value, &inside)
     }
 
-    fn variable<'t>(&self, node: Node<'t>, inner: &mut Vec<Node<'t>>) -> (String, Word) {
+    fn variable(&self, node: Node<'a>, inner: &mut Vec<Node<'a>>) -> (String, Word) {
         let source = &self.text[node.byte_range()];
         let name = source.split(['=', '[', '+']).next().unwrap_or_default();
+        let is_plain = source[name.len()..].starts_with('=');
         let value = match node.child_by_field_name("value") {
-            Some(value) if value.kind() == "array" => {
+            Some(value) if value.kind() == "array" || !is_plain => {
                 collect_inner(value, inner);
                 Word::unknown()
             }
-            Some(value) => word(value, self.text, inner),
+            Some(value) => word(value, self.source(), inner),
             None => Word::literal(""),
         };
         (name.to_owned(), value)
     }
 
     /// `export`, `declare` and the like, and `unset`.
-    fn declaration(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+    fn declaration(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
         let source = &self.text[node.byte_range()];
         let program = source.split_whitespace().next().unwrap_or_default();
         let mut words = vec![Word::literal(program)];
@@ -310,11 +335,12 @@ impl<'a> Walker<'a> {
             words.push(match child.kind() {
                 "variable_assignment" => {
                     let (name, value) = self.variable(child, &mut inner);
+                    self.assign(&name, &value);
                     let mut whole = Word::literal(&format!("{name}="));
                     whole.pieces.extend(value.pieces);
                     whole
                 }
-                _ => word(child, self.text, &mut inner),
+                _ => word(child, self.source(), &mut inner),
             });
         }
         self.visit_all(inner)?;
@@ -324,7 +350,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Command with redirections behind it. Words after a redirection are arguments of the command.
-    fn redirected(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+    fn redirected(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
         let mut redirects = Vec::new();
         let mut late_words = Vec::new();
         let mut behind = Vec::new();
@@ -364,7 +390,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Output of `cat <<E`.
-    fn heredoc_output(&self, body: Node<'_>) -> Input {
+    fn heredoc_output(&self, body: Node<'a>) -> Input {
         match self.text[body.byte_range()].trim() {
             "cat" | "tee" => self.input.clone(),
             _ => Input::Unknown,
@@ -380,13 +406,13 @@ impl<'a> Walker<'a> {
     }
 
     /// Adds one redirection. Returns the input that it gives.
-    fn redirect<'t>(
+    fn redirect(
         &self,
-        node: Node<'t>,
+        node: Node<'a>,
         redirects: &mut Vec<Redirect>,
         late_words: &mut Vec<Word>,
-        inner: &mut Vec<Node<'t>>,
-        behind: &mut Vec<Node<'t>>,
+        inner: &mut Vec<Node<'a>>,
+        behind: &mut Vec<Node<'a>>,
     ) -> Option<Input> {
         let mut cursor = node.walk();
         match node.kind() {
@@ -394,15 +420,15 @@ impl<'a> Walker<'a> {
                 let source = &self.text[node.byte_range()];
                 let mut targets = node.children_by_field_name("destination", &mut cursor);
                 let target = targets.next()?;
-                late_words.extend(targets.map(|extra| word(extra, self.text, inner)));
+                late_words.extend(targets.flat_map(|extra| words(extra, self.source(), inner)));
                 let duplicates = source.contains(">&") && target.kind() == "number";
-                let target = word(target, self.text, inner);
+                let target = word(target, self.source(), inner);
                 if !duplicates {
                     // What is read from the network is also connected to.
                     let shown = target.shown();
                     let connects = shown.starts_with("/dev/tcp/") || shown.starts_with("/dev/udp/");
                     let writes = source.contains('>') || connects;
-                    let written = || self.reader.written_text(&target, &self.scope.folder);
+                    let written = || self.reader.written_text(&target, &self.reader.shell.folder);
                     let given = (!writes).then(|| written().map_or(Input::Unknown, Input::Text));
                     redirects.push(Redirect { writes, target });
                     return given;
@@ -411,38 +437,10 @@ impl<'a> Walker<'a> {
             }
             "herestring_redirect" => {
                 let given = node.named_child(0)?;
-                let given = word(given, self.text, inner).text();
+                let given = word(given, self.source(), inner).text();
                 Some(given.map_or(Input::Unknown, Input::Text))
             }
-            "heredoc_redirect" => {
-                let mut given = Input::Text(String::new());
-                let mut is_quoted = false;
-                for child in node.named_children(&mut cursor) {
-                    match child.kind() {
-                        "heredoc_body" => {
-                            collect_inner(child, inner);
-                            let text = &self.text[child.byte_range()];
-                            given = Input::Text(match is_quoted {
-                                true => text.to_owned(),
-                                false => text.replace("\\$", "$").replace("\\`", "`"),
-                            });
-                        }
-                        "heredoc_start" => {
-                            is_quoted = self.text[child.byte_range()].contains(['\'', '"', '\\']);
-                        }
-                        "heredoc_end" | "file_descriptor" => {}
-                        "file_redirect" | "herestring_redirect" => {
-                            self.redirect(child, redirects, late_words, inner, behind);
-                        }
-                        "word" | "string" | "raw_string" | "concatenation" | "simple_expansion"
-                        | "expansion" | "number" | "ansi_c_string" => {
-                            late_words.push(word(child, self.text, inner));
-                        }
-                        _ => behind.push(child),
-                    }
-                }
-                Some(given)
-            }
+            "heredoc_redirect" => Some(self.heredoc(node, redirects, late_words, inner, behind)),
             _ => {
                 collect_inner(node, inner);
                 None
@@ -450,13 +448,52 @@ impl<'a> Walker<'a> {
         }
     }
 
+    /// Adds the parts of a here-document. Returns its text.
+    fn heredoc(
+        &self,
+        node: Node<'a>,
+        redirects: &mut Vec<Redirect>,
+        late_words: &mut Vec<Word>,
+        inner: &mut Vec<Node<'a>>,
+        behind: &mut Vec<Node<'a>>,
+    ) -> Input {
+        let mut cursor = node.walk();
+        let mut given = Input::Text(String::new());
+        let mut is_quoted = false;
+        for child in node.named_children(&mut cursor) {
+            match child.kind() {
+                "heredoc_body" => {
+                    collect_inner(child, inner);
+                    let text = &self.text[child.byte_range()];
+                    given = Input::Text(match is_quoted {
+                        true => text.to_owned(),
+                        false => text.replace("\\$", "$").replace("\\`", "`"),
+                    });
+                }
+                "heredoc_start" => {
+                    is_quoted = self.text[child.byte_range()].contains(['\'', '"', '\\']);
+                }
+                "heredoc_end" | "file_descriptor" => {}
+                "file_redirect" | "herestring_redirect" => {
+                    self.redirect(child, redirects, late_words, inner, behind);
+                }
+                "word" | "string" | "raw_string" | "concatenation" | "simple_expansion"
+                | "expansion" | "number" | "ansi_c_string" => {
+                    late_words.extend(words(child, self.source(), inner));
+                }
+                _ => behind.push(child),
+            }
+        }
+        given
+    }
+
     fn command(
         &mut self,
-        node: Node<'_>,
+        node: Node<'a>,
         mut redirects: Vec<Redirect>,
         late_words: Vec<Word>,
     ) -> Result<(), Unparsed> {
-        let mut words = Vec::new();
+        let mut all = Vec::new();
         let mut assignments = Vec::new();
         let mut inner = Vec::new();
         let mut extra = Vec::new();
@@ -476,15 +513,17 @@ impl<'a> Walker<'a> {
                 "command_name" if RESERVED_WORDS.contains(&&self.text[child.byte_range()]) => {
                     return Err(NOT_SHELL);
                 }
-                _ => words.push(word(child, self.text, &mut inner)),
+                _ => all.extend(words(child, self.source(), &mut inner)),
             }
         }
-        words.append(&mut extra);
-        words.extend(late_words);
+        all.append(&mut extra);
+        all.extend(late_words);
         self.visit_all(inner)?;
         let name = node.child_by_field_name("name");
+        let source = &self.text[node.byte_range()];
+        self.has_variables = source.contains(['$', '`']);
         self.is_made_up = name.is_some_and(|name| self.is_made_up(&self.text[name.byte_range()]));
-        self.finish(words, assignments, redirects, input)?;
+        self.finish(all, assignments, redirects, input)?;
         self.visit_all(behind)
     }
 
@@ -502,23 +541,22 @@ impl<'a> Walker<'a> {
         redirects: Vec<Redirect>,
         input: Input,
     ) -> Result<(), Unparsed> {
-        // `halt() { …; }; halt`: its commands were read where the function is. One with arguments could give them to others.
-        let is_function = |word: &Word| {
-            let name = word.text();
-            name.is_some_and(|name| self.functions.contains(&name)) && redirects.is_empty()
-        };
-        if words.is_empty() || matches!(words.as_slice(), [only] if is_function(only)) {
+        if words.is_empty() {
             return Ok(());
+        }
+        if self.call(&words, &input)? {
+            return self.redirect_only(redirects);
         }
         let changed = assignments.iter().any(|(name, _)| changes_names(name));
         let command = SimpleCommand {
             words,
             assignments,
             redirects,
-            folder: self.scope.folder.clone(),
+            folder: self.reader.shell.folder.clone(),
             origin: self.origin.clone(),
             runs_code: None,
             names_changed: self.reader.names_changed || changed,
+            has_variables: std::mem::take(&mut self.has_variables),
             from_default: false,
             hides_program: false,
         };
@@ -526,51 +564,10 @@ impl<'a> Walker<'a> {
             hides_program: std::mem::take(&mut self.is_made_up) || hides_program(&command),
             ..command
         };
-        let next = next_folder(&command, &self.reader.home);
         let changes = changes_meaning(&command);
         self.reader.record_written(&command, &input);
         self.reader.add(command, input, &self.scope)?;
         self.reader.names_changed |= changes;
-        if let Some(next) = next {
-            self.scope.folder = next;
-        }
         Ok(())
     }
-}
-
-/// Directory after `cd` or `pushd`. `None`: the command does not change it.
-fn next_folder(command: &SimpleCommand, home: &str) -> Option<Folder> {
-    let is_prefix = |word: &&Word| matches!(word.text().as_deref(), Some("builtin" | "command"));
-    let prefixes = command.words.iter().take_while(is_prefix).count();
-    let (program, arguments) = command.words[prefixes..].split_first()?;
-    let program = program.text()?;
-    match program.as_str() {
-        "cd" if arguments.is_empty() => return Some(Folder::Known(home.to_owned())),
-        "cd" | "pushd" | "chdir" => {}
-        "popd" => return Some(Folder::Unknown),
-        _ => return None,
-    }
-    let path = arguments.iter().find(|word| {
-        word.text()
-            .is_none_or(|text| !text.starts_with('-') || text == "-")
-    });
-    let is_known = |word: &&Word| {
-        let mut pieces = word.pieces.iter();
-        !pieces.any(|piece| matches!(piece, Piece::Glob | Piece::Repository | Piece::Unknown))
-    };
-    let path = path
-        .filter(is_known)
-        .map(|word| word.text_without_unknown(home))
-        // `pushd +1` takes a directory of the stack.
-        .filter(|path| path != "-" && !(program == "pushd" && path.starts_with('+')));
-    Some(match (path, &command.folder) {
-        (Some(path), Folder::Known(folder)) => {
-            Folder::Known(abide_core::policy::normalized(&path, folder))
-        }
-        (Some(path), _) if path.starts_with('/') => {
-            Folder::Known(abide_core::policy::normalized(&path, "/"))
-        }
-        (_, Folder::Elsewhere) => Folder::Elsewhere,
-        _ => Folder::Unknown,
-    })
 }

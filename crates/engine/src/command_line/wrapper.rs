@@ -1,9 +1,10 @@
 //! Programs that run another program or a script that is among their words: both are added.
 
-use abide_core::policy::{Folder, Origin, Piece, SimpleCommand, Word, normalized};
+use abide_core::policy::{Folder, Origin, Piece, SimpleCommand, Word};
 
-use super::names::{changes_meaning, hides_program};
+use super::names::{changes_meaning, hides_program, set_variables};
 use super::runs_code::runs_code;
+use super::shell_state::in_folder;
 use super::{
     Input, Reader, Scope, Unparsed, containers, deletes, interpreters, programs, shell, sql, values,
 };
@@ -222,6 +223,7 @@ const FURTHER: &[(&str, usize)] = &[
     ("chrt", 1),
     ("cgexec", 0),
     ("choom", 0),
+    ("corepack", 0),
     ("cpulimit", 0),
     ("dbus-run-session", 0),
     ("dumb-init", 0),
@@ -267,6 +269,28 @@ const FURTHER: &[(&str, usize)] = &[
     ("xvfb-run", 0),
 ];
 
+/// Builtins that run in the shell itself, and may change its state.
+const IN_SHELL: &[&str] = &[
+    ".",
+    "builtin",
+    "cd",
+    "chdir",
+    "command",
+    "eval",
+    "getopts",
+    "let",
+    "mapfile",
+    "popd",
+    "printf",
+    "pushd",
+    "read",
+    "readarray",
+    "set",
+    "shift",
+    "source",
+    "unset",
+];
+
 /// Adds a command and all commands that it runs.
 pub(super) fn add(
     reader: &mut Reader,
@@ -274,81 +298,124 @@ pub(super) fn add(
     input: Input,
     scope: &Scope,
 ) -> Result<(), Unparsed> {
-    if let Some(folder) = folder_option(&command) {
+    if let Some(folder) = folder_option(&command, &reader.home) {
         command.folder = folder;
     }
     command.runs_code = runs_code(&command, input != Input::None);
-    let program = command.program();
     let outer = command.clone();
     reader.commands.push(command);
     let scope = Scope {
-        folder: outer.folder.clone(),
         scripts: scope.scripts + 1,
         input: input.clone(),
     };
+    let program = outer.program();
+    let in_shell = program.is_some_and(|program| IN_SHELL.contains(&program.as_str()));
+    if in_shell {
+        let read = match &input {
+            Input::Files(names) if names.len() == 1 => names[0].clone(),
+            _ => Word::unknown(),
+        };
+        add_inner(reader, &outer, input, scope)?;
+        reader.shell.run(&outer, &reader.home);
+        let is_read = outer.program().as_deref() == Some("read");
+        for name in set_variables(&outer) {
+            let value = if is_read { &read } else { &Word::unknown() };
+            reader.shell.set(&name, value);
+        }
+        return Ok(());
+    }
+    reader.child(|reader| {
+        reader.shell.folder = outer.folder.clone();
+        for (name, value) in &outer.assignments {
+            reader.shell.set(name, value);
+        }
+        add_inner(reader, &outer, input, scope)
+    })
+}
+
+/// Adds the commands that a command runs.
+fn add_inner(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    input: Input,
+    scope: Scope,
+) -> Result<(), Unparsed> {
     let first = outer.words.first();
     if let Some(first) = first.filter(|first| first.shown().contains('/'))
         && let Some(text) = reader.written_text(first, &outer.folder)
     {
-        return interpreters::add_written(reader, &outer, &text, &scope);
+        return interpreters::add_written(reader, outer, &text, &scope);
     }
-    deletes::written_devices(reader, &outer, &scope)?;
-    let Some(program) = program else {
+    deletes::written_devices(reader, outer, &scope)?;
+    let Some(program) = outer.program() else {
         return Ok(());
     };
-    let has_value = values::add(reader, &outer, &program, &input, &scope)?;
-    if shell::is_shell(&outer) {
+    let has_value = values::add(reader, outer, &program, &input, &scope)?;
+    if shell::is_shell(outer) {
         // `BASH_ENV=x bash -c ls`: the variable changes what the names in the script mean.
         reader.names_changed |= outer.names_changed;
-        return shell::add_script(reader, &outer, input, scope);
+        return shell::add_script(reader, outer, input, scope);
     }
-    interpreters::add_code(reader, &outer, &program, &input, &scope)?;
-    sql::add(reader, &outer, &program, &input, &scope)?;
+    interpreters::add_code(reader, outer, &program, &input, &scope)?;
+    sql::add(reader, outer, &program, &input, &scope)?;
     match program.as_str() {
-        "eval" => script(reader, &joined(operands(&outer)), scope),
-        "." | "source" => shell::add_sourced(reader, operands(&outer), input, scope),
-        "trap" => match operands(&outer).first() {
+        // The value of an option is the command.
+        "env" | "flock" | "runuser" if has_value => Ok(()),
+        _ => add_run(reader, outer, &program, input, scope),
+    }
+}
+
+/// Adds the commands among the words of a command.
+fn add_run(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    program: &str,
+    input: Input,
+    scope: Scope,
+) -> Result<(), Unparsed> {
+    match program {
+        "eval" => reader.script(&joined(operands(outer)), scope),
+        "." | "source" => shell::add_sourced(reader, operands(outer), input, scope),
+        "trap" => match operands(outer).first() {
             Some(handler) => script(reader, &joined(std::slice::from_ref(handler)), scope),
             None => Ok(()),
         },
-        "alias" => programs::aliases(reader, &outer, &scope),
+        "alias" => programs::aliases(reader, outer, &scope),
         "hyperfine" | "tmux" | "screen" | "nix-shell" | "concurrently" => {
-            programs::quoted_scripts(reader, &outer, &scope)
+            programs::quoted_scripts(reader, outer, &scope)
         }
         "at" | "batch" => match input {
             Input::Text(text) => script(reader, &text, scope),
             Input::None | Input::Files(_) | Input::Unknown => Ok(()),
         },
-        "xargs" => programs::given_words(reader, &outer, input, &scope),
-        // The value of an option is the command.
-        "env" | "flock" | "runuser" if has_value => Ok(()),
-        "ssh" => programs::remote(reader, &outer, scope),
-        "scp" | "sftp" => programs::ssh_options(reader, &outer, &scope),
+        "xargs" => programs::given_words(reader, outer, input, &scope),
+        "ssh" => programs::remote(reader, outer, scope),
+        "scp" | "sftp" => programs::ssh_options(reader, outer, &scope),
         "watch"
             if !outer
                 .arguments()
                 .iter()
                 .any(|word| word.text().as_deref() == Some("-x")) =>
         {
-            match inner_words(&outer, "watch") {
+            match inner_words(outer, "watch") {
                 Some(words) => script(reader, &joined(&words), scope),
                 None => Ok(()),
             }
         }
-        "parallel" => programs::parallel(reader, &outer, scope),
-        "fd" | "fdfind" => programs::run_on_found(reader, &outer, &scope),
-        "find" => programs::found(reader, &outer, &scope),
-        "gdb" => programs::debugged(reader, &outer, input, &scope),
-        "rsync" => deletes::by_rsync(reader, &outer, &scope),
-        "rimraf" => deletes::removed(reader, outer.arguments().to_vec(), &outer, &scope),
-        "git" => programs::git(reader, &outer, &scope),
-        "docker" | "podman" => containers::container(reader, &outer, &scope),
-        "command" if queries(&outer) => Ok(()),
-        name => match programs::dashed_git(&outer, name)
-            .or_else(|| programs::run_words(&outer, name))
-            .or_else(|| inner_words(&outer, name))
+        "parallel" => programs::parallel(reader, outer, scope),
+        "fd" | "fdfind" => programs::run_on_found(reader, outer, &scope),
+        "find" => programs::found(reader, outer, &scope),
+        "gdb" => programs::debugged(reader, outer, input, &scope),
+        "rsync" => deletes::by_rsync(reader, outer, &scope),
+        "rimraf" => deletes::removed(reader, outer.arguments().to_vec(), outer, &scope),
+        "git" => programs::git(reader, outer, &scope),
+        "docker" | "podman" => containers::container(reader, outer, &scope),
+        "command" if queries(outer) => Ok(()),
+        name => match programs::dashed_git(outer, name)
+            .or_else(|| programs::run_words(outer, name))
+            .or_else(|| inner_words(outer, name))
         {
-            Some(words) => wrapped(reader, words, &outer, input, &scope),
+            Some(words) => wrapped(reader, words, outer, input, &scope),
             None => Ok(()),
         },
     }
@@ -466,6 +533,7 @@ pub(super) fn wrapped(
         origin: Origin::Wrapper(outer.program().unwrap_or_default()),
         runs_code: None,
         names_changed: outer.names_changed || changed,
+        has_variables: outer.has_variables,
         from_default: false,
         hides_program: false,
     };
@@ -479,9 +547,9 @@ pub(super) fn wrapped(
     Ok(())
 }
 
-/// Adds the commands of a script.
+/// Adds the commands of a script that runs in a shell of its own.
 pub(super) fn script(reader: &mut Reader, text: &str, scope: Scope) -> Result<(), Unparsed> {
-    reader.script(text, scope)
+    reader.child(|reader| reader.script(text, scope))
 }
 
 /// Words as the text of a script. Unknown parts become a variable, which the parser takes as unknown again.
@@ -551,7 +619,7 @@ pub(super) fn option_values(command: &SimpleCommand, names: &[&str]) -> Vec<(Wor
 }
 
 /// Directory that an option of the program chooses.
-fn folder_option(command: &SimpleCommand) -> Option<Folder> {
+fn folder_option(command: &SimpleCommand, home: &str) -> Option<Folder> {
     let program = command.program()?;
     let names: &[&str] = match program.as_str() {
         "git" | "make" | "cargo" | "tar" => &["-C"],
@@ -569,10 +637,5 @@ fn folder_option(command: &SimpleCommand) -> Option<Folder> {
         ..command.clone()
     };
     let path = value_of(&start, names)?;
-    Some(match (path.text(), &command.folder) {
-        (Some(path), Folder::Known(folder)) => Folder::Known(normalized(&path, folder)),
-        (Some(path), _) if path.starts_with('/') => Folder::Known(normalized(&path, "/")),
-        (_, Folder::Elsewhere) => Folder::Elsewhere,
-        _ => Folder::Unknown,
-    })
+    Some(in_folder(&path, &command.folder, home))
 }

@@ -212,6 +212,7 @@ const DENIED: &[&str] = &[
     "npx rimraf /",
     "rimraf ~",
     "fd . / -X rm -rf",
+    "f=$(mktemp); echo 'rm -rf ~' > \"$f\"; sh \"$f\"",
 ];
 
 const ASKED: &[&str] = &[
@@ -272,7 +273,6 @@ const ASKED: &[&str] = &[
     "rsync -a --delete-after ../work ..",
     "rsync -a --delete /tmp/new/ \"$PWD\"",
     "echo 'git push --force' | tee x; chmod +x x && ./x",
-    "f=$(mktemp); echo 'rm -rf ~' > \"$f\"; sh \"$f\"",
     "cat > t.sql <<E\ndrop table users;\nE\npsql -f t.sql",
     "psql -c 'delete from users'",
     "psql -c 'update users set admin = true'",

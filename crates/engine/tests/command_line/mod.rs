@@ -4,6 +4,7 @@ mod evasion;
 mod everyday;
 mod hidden_programs;
 mod judging;
+mod shell_state;
 mod values;
 
 use abide_core::policy::{Action, Place, Policy, Rule, RunsCode};
