@@ -141,7 +141,7 @@ impl SessionCgroup {
 
     /// Number of OOM kills in the cgroup; `None` if the kernel does not count them here.
     pub fn oom_kills(&self) -> Option<u64> {
-        counter(&self.path.join("memory.events"))
+        oom_kills(&File::open(self.path.join("memory.events")).ok()?)
     }
 
     /// Removes the cgroup and the cgroups below it.
@@ -220,9 +220,10 @@ fn find_memory(mounts: &str, groups: &str) -> Option<PathBuf> {
 }
 
 /// The value of `oom_kill` in a file of counters.
-pub fn counter(path: &Path) -> Option<u64> {
-    let text = std::fs::read_to_string(path).ok()?;
-    let mut lines = text.lines();
+pub fn oom_kills(counters: &File) -> Option<u64> {
+    let mut bytes = [0; COUNTERS_SIZE];
+    let len = counters.read_at(&mut bytes, 0).ok()?;
+    let mut lines = str::from_utf8(&bytes[..len]).ok()?.lines();
     let kills = lines.find_map(|line| line.strip_prefix("oom_kill "))?;
     kills.trim().parse().ok()
 }

@@ -368,7 +368,7 @@ impl RecordFile {
         if self.stored == self.record.cursors {
             return;
         }
-        crash_point("read.told");
+        crash_point("cursors.before_write");
         let is_stored = |entry: &&(String, String)| self.stored.contains(entry);
         let is_removed = |entry: &&(String, String)| {
             !(self.record.cursors.iter()).any(|(reader, _)| *reader == entry.0)
@@ -383,7 +383,7 @@ impl RecordFile {
             tracing::warn!("cannot record in {path} how far the output was read: {fault}");
         }
         self.stored.clone_from(&self.record.cursors);
-        crash_point("read.noted");
+        crash_point("cursors.after_write");
     }
 
     fn append(&mut self, lines: &str) -> io::Result<()> {

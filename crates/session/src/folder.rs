@@ -236,7 +236,7 @@ impl EndingFile {
 
 /// Line that is appended when a client has received the ending. No other line can look like it, since those
 /// have a name before the value.
-const ENDING_DELIVERED: &str = "heard=1\n";
+const ENDING_DELIVERED: &str = "delivered=1\n";
 
 /// Line that is appended when the tree is empty.
 pub(super) const EMPTIED: &str = "emptied=1\n";
@@ -464,7 +464,7 @@ pub(super) fn write_first(file: &OwnedFd, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-const CLOSING: &[u8] = b"\nwhole=";
+const CLOSING: &[u8] = b"\nchecksum=";
 /// Length of the checksum and its newline, after [`CLOSING`].
 const SUM_SIZE: usize = 9;
 
@@ -494,7 +494,7 @@ impl FieldWriter {
 
     fn close(mut self) -> String {
         let sum = checksum(self.0.as_bytes());
-        self.0.push_str(&format!("whole={sum:08x}\n"));
+        self.0.push_str(&format!("checksum={sum:08x}\n"));
         self.0
     }
 }

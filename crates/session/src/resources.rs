@@ -1,6 +1,7 @@
 //! Resources of a keeper that are created before there is a command: directory, control socket, signalfd, cgroup.
 
 use std::ffi::CStr;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -33,19 +34,26 @@ pub struct ForkServerContext {
 
 /// Resources of one keeper.
 pub struct Resources {
+    /// signalfd.
+    pub signals: OwnedFd,
+    /// Identity of this process.
+    pub identity: KeeperIdentity,
+    pub context: ForkServerContext,
+    pub session: SessionResources,
+    /// Counter of OOM kills in the cgroup that sessions inherit.
+    oom_file: Option<Rc<File>>,
+}
+
+/// Resources of the session that a keeper serves or will serve.
+pub struct SessionResources {
     /// The session's directory.
     pub folder: Rc<OwnedFd>,
     /// Control socket, to which daemons connect.
     pub listener: OwnedFd,
-    /// signalfd.
-    pub signals: OwnedFd,
     /// The session's cgroup.
     pub cgroup: Option<SessionCgroup>,
     /// The record file: command and ending.
     pub record: Rc<OwnedFd>,
-    /// Identity of this process.
-    pub identity: KeeperIdentity,
-    pub context: ForkServerContext,
     path: PathBuf,
 }
 
@@ -66,7 +74,7 @@ fn cgroup(cgroup_parent: Option<&Path>, path: &Path) -> Option<SessionCgroup> {
 
 /// Number of OOM kills before the command ran.
 pub struct OomWatch {
-    file: Option<PathBuf>,
+    file: Option<Rc<File>>,
     before: u64,
 }
 
@@ -75,7 +83,8 @@ impl OomWatch {
     /// the inherited one.
     pub fn rose(&self, cgroup: Option<&SessionCgroup>) -> bool {
         let own = cgroup.and_then(SessionCgroup::oom_kills).unwrap_or(0);
-        let inherited = self.file.as_deref().and_then(cgroup::counter).unwrap_or(0);
+        let inherited = self.file.as_deref().and_then(cgroup::oom_kills);
+        let inherited = inherited.unwrap_or(0);
         own > 0 || inherited > self.before
     }
 }
@@ -103,6 +112,50 @@ pub fn boot_id() -> String {
 impl Resources {
     /// Creates the directory and everything that does not need a command.
     pub fn make(path: &Path, context: ForkServerContext) -> Result<Self, Failure> {
+        let session = SessionResources::make(path, &context)?;
+        let signals = signals::open_signalfd(&[libc::SIGCHLD, libc::SIGTERM])
+            .map_err(|fault| Failure::new("cannot see signals", &fault))?;
+        Ok(Resources {
+            signals,
+            identity: identity(&context),
+            oom_file: (context.oom_file.as_ref())
+                .and_then(|path| Some(Rc::new(File::open(path).ok()?))),
+            context,
+            session,
+        })
+    }
+
+    /// Moves to another directory, once the session is over and its record is complete. The cgroup is not reused,
+    /// because its processes may have changed its settings.
+    pub fn renew(&mut self, path: &Path) -> Result<(), Failure> {
+        let next = SessionResources::make(path, &self.context)?;
+        std::mem::replace(&mut self.session, next).leave(false);
+        Ok(())
+    }
+
+    /// Containment that a command would get.
+    pub fn offers(&self) -> Containment {
+        match self.session.cgroup {
+            Some(_) => Containment::Cgroup,
+            None => Containment::Subreaper,
+        }
+    }
+
+    /// Reads the counter of OOM kills.
+    pub fn oom_watch(&self) -> OomWatch {
+        let file = self.oom_file.clone();
+        let before = file.as_deref().and_then(cgroup::oom_kills).unwrap_or(0);
+        OomWatch { file, before }
+    }
+
+    /// Reads the pending signals. True if one of them is SIGTERM.
+    pub fn read_signals(&self) -> bool {
+        signals::read_signalfd(&self.signals, libc::SIGTERM)
+    }
+}
+
+impl SessionResources {
+    fn make(path: &Path, context: &ForkServerContext) -> Result<Self, Failure> {
         let no_folder = |fault: io::Error| {
             let shown = path.display();
             Failure::new(
@@ -114,46 +167,13 @@ impl Resources {
         let record = folder::create(&folder, META).map_err(no_folder)?;
         unlink_ctl(&folder);
         let listener = listen(&folder, CTL).map_err(no_folder)?;
-        let signals = signals::open_signalfd(&[libc::SIGCHLD, libc::SIGTERM])
-            .map_err(|fault| Failure::new("cannot see signals", &fault))?;
-        Ok(Resources {
+        Ok(SessionResources {
             folder: Rc::new(folder),
             listener,
-            signals,
             cgroup: cgroup(context.cgroup_parent.as_deref(), path),
             record: Rc::new(record),
-            identity: identity(&context),
-            context,
             path: path.to_owned(),
         })
-    }
-
-    /// Moves to another directory, once the session is over and its record is complete. The cgroup is not reused,
-    /// because its processes may have changed its settings.
-    pub fn renew(&mut self, path: &Path) -> Result<(), Failure> {
-        let next = Resources::make(path, self.context.clone())?;
-        std::mem::replace(self, next).leave(false);
-        Ok(())
-    }
-
-    /// Containment that a command would get.
-    pub fn offers(&self) -> Containment {
-        match self.cgroup {
-            Some(_) => Containment::Cgroup,
-            None => Containment::Subreaper,
-        }
-    }
-
-    /// Reads the counter of OOM kills.
-    pub fn oom_watch(&self) -> OomWatch {
-        let file = self.context.oom_file.clone();
-        let before = file.as_deref().and_then(cgroup::counter).unwrap_or(0);
-        OomWatch { file, before }
-    }
-
-    /// Reads the pending signals. True if one of them is SIGTERM.
-    pub fn read_signals(&self) -> bool {
-        signals::read_signalfd(&self.signals, libc::SIGTERM)
     }
 
     /// Removes what only a living keeper needs, and the whole directory if the keeper was idle.

@@ -111,7 +111,7 @@ impl Keeper {
             self.turn(&woken);
         }
         let idle = matches!(self.stage, Stage::Idle);
-        self.resources.leave(idle);
+        self.resources.session.leave(idle);
     }
 
     fn is_done(&self) -> bool {
@@ -128,7 +128,7 @@ impl Keeper {
             (Slot::Signal, self.resources.signals.as_fd(), PollFlags::IN),
             (
                 Slot::Listener,
-                self.resources.listener.as_fd(),
+                self.resources.session.listener.as_fd(),
                 PollFlags::IN,
             ),
         ];
@@ -273,7 +273,7 @@ impl Keeper {
 
     fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let Ok(socket) = rustix::net::accept_with(&self.resources.listener, flags) else {
+        let Ok(socket) = rustix::net::accept_with(&self.resources.session.listener, flags) else {
             return;
         };
         if !peer_check::may_command(&socket) {
@@ -420,7 +420,7 @@ impl Keeper {
                     at_wall_ms,
                 };
                 // The connection carries the failure too; the disk may be what failed.
-                let _ = folder::append(&self.resources.record, &ending.to_text());
+                let _ = folder::append(&self.resources.session.record, &ending.to_text());
                 let failed = failure.at(at_wall_ms);
                 send(&mut self.connection, &failed);
                 self.stage = Stage::Failed(failed);
@@ -434,8 +434,8 @@ impl Keeper {
         let enters_namespaces = own_namespace.is_some();
         let (contained_by, namespace) = self.contain(launch.containment, own_namespace)?;
         // An unused cgroup is removed at the end, because the removal takes time.
-        let cgroup =
-            (self.resources.cgroup.as_ref()).filter(|_| contained_by != Containment::Subreaper);
+        let cgroup = (self.resources.session.cgroup.as_ref())
+            .filter(|_| contained_by != Containment::Subreaper);
         let launch = match &launch.sandbox {
             // Landlock alone does not layer the temporary folders.
             Some(plan) if !enters_namespaces => {
@@ -458,7 +458,7 @@ impl Keeper {
         let oom = self.resources.oom_watch();
         // Before the start, because the command may stop this process right after it.
         let begun = (mono_ms(), boot_ms());
-        folder::write_first(&self.resources.record, &meta.to_text())
+        folder::write_first(&self.resources.session.record, &meta.to_text())
             .map_err(|fault| Failure::new("cannot write the session's folder", &fault))?;
         let context = SpawnContext {
             cgroup,
@@ -472,7 +472,7 @@ impl Keeper {
         let is_in_cgroup = cgroup.is_some();
         let own = RunResources {
             contained_by,
-            cgroup: self.resources.cgroup.take_if(|_| is_in_cgroup),
+            cgroup: self.resources.session.cgroup.take_if(|_| is_in_cgroup),
             namespace,
             sandbox: sandbox.map(|(mut built, mut sandbox)| {
                 sandbox.refusals.listen(built.entry.take_listener());
@@ -480,8 +480,8 @@ impl Keeper {
             }),
             oom,
             begun,
-            record: Rc::clone(&self.resources.record),
-            log_folder: Rc::clone(&self.resources.folder),
+            record: Rc::clone(&self.resources.session.record),
+            log_folder: Rc::clone(&self.resources.session.folder),
         };
         Ok(Run::new(&launch, spawned, own))
     }
@@ -491,10 +491,10 @@ impl Keeper {
         let Some(plan) = &launch.sandbox else {
             return Ok(None);
         };
-        let cgroup = self.resources.cgroup.as_ref();
+        let cgroup = self.resources.session.cgroup.as_ref();
         let mut built = Sandbox::make(plan, &launch.record.session, cgroup)?;
         let gate = self.start_gate(plan, &mut built)?;
-        let folder = Rc::clone(&self.resources.folder);
+        let folder = Rc::clone(&self.resources.session.folder);
         let sandbox = RunSandbox::new(plan, &mut built, gate, folder);
         Ok(Some((built, sandbox)))
     }
@@ -505,7 +505,7 @@ impl Keeper {
             return Ok(None);
         };
         let init = built.namespace.as_ref().map_or(0, |space| space.pid);
-        let (folder, starter) = (self.resources.folder.as_fd(), &self.gate_starter);
+        let (folder, starter) = (self.resources.session.folder.as_fd(), &self.gate_starter);
         let started = channel.start(wanted, init, folder, starter.as_fd());
         started.map(Some).map_err(|fault| {
             let why = format!("start the network gate: {fault}");
@@ -520,7 +520,7 @@ impl Keeper {
         sandbox: Option<Namespace>,
     ) -> Result<(Containment, Option<Namespace>), Failure> {
         use ContainmentChoice::{Auto, Cgroup, PidNamespace, Subreaper};
-        let cgroup = self.resources.cgroup.as_ref();
+        let cgroup = self.resources.session.cgroup.as_ref();
         match (sandbox, wanted, cgroup) {
             (Some(namespace), ..) => Ok((Containment::PidNamespace, Some(namespace))),
             (None, PidNamespace, _) => {

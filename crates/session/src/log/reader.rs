@@ -34,6 +34,24 @@ pub enum Piece {
     },
 }
 
+impl Piece {
+    /// Offset of its first byte.
+    pub fn offset(&self) -> u64 {
+        match self {
+            Piece::Chunk(chunk) => chunk.offset,
+            Piece::Gap { from, .. } => *from,
+        }
+    }
+
+    /// Output; `None`: a gap.
+    pub fn chunk(&self) -> Option<&Chunk> {
+        match self {
+            Piece::Chunk(chunk) => Some(chunk),
+            Piece::Gap { .. } => None,
+        }
+    }
+}
+
 /// Bytes that came from one stream at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
@@ -278,6 +296,12 @@ impl Pieces {
     /// gap.
     pub fn raise_written(&mut self, bytes: u64) {
         self.written = self.written.max(bytes);
+    }
+
+    /// Opens the files that hold the bytes from the current offset on, or will hold them, so that reading bytes that
+    /// arrive later opens nothing.
+    pub fn open_files(&mut self) -> io::Result<()> {
+        self.find().map(drop)
     }
 
     /// Next piece, with at most `max` bytes; `None`: there is nothing more yet.

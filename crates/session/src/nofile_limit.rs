@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 static BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
 /// Raises the soft limit of this process to its hard limit.
-pub fn raise_limit() {
+pub fn raise() {
     let before = getrlimit(Resource::Nofile);
     BEFORE.get_or_init(|| before);
     let most = Rlimit {
@@ -27,7 +27,7 @@ pub fn raise_limit() {
 
 /// Restores the original limits in a program that is about to be started, or the present hard limit where
 /// that is lower now.
-pub fn restore_limit(command: &mut Command) {
+pub fn restore(command: &mut Command) {
     let Some(before) = BEFORE.get().cloned() else {
         return;
     };
