@@ -45,7 +45,7 @@ use shards::Adopted;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Engine {
     /// Owner of what people and agents without a name start.
-    unnamed: Agent,
+    default_agent: Agent,
     alarms: BTreeSet<(Mono, Alarm)>,
 
     // Sessions, and calls that wait for them.
@@ -159,7 +159,7 @@ impl Engine {
     /// Engine without sessions. The ids of its questions follow from `seed`.
     pub fn new(seed: u64) -> Self {
         Engine {
-            unnamed: Agent::default(),
+            default_agent: Agent::default(),
             sessions: BTreeMap::new(),
             running: 0,
             session_by_key: BTreeMap::new(),
@@ -190,13 +190,16 @@ impl Engine {
     }
 
     /// The same engine on a machine of a fleet, where an agent without a name has one of its own.
-    pub fn with_unnamed(self, unnamed: Agent) -> Self {
-        Engine { unnamed, ..self }
+    pub fn with_default_agent(self, default_agent: Agent) -> Self {
+        Engine {
+            default_agent,
+            ..self
+        }
     }
 
     /// True if machines share messages: then the agent without a name is another one on each.
     fn shares_messages(&self) -> bool {
-        self.unnamed != Agent::default()
+        self.default_agent != Agent::default()
     }
 
     /// Handles one event and appends its effects, in the order in which the daemon must perform them.

@@ -186,7 +186,7 @@ impl Default for Agent {
 
 impl Agent {
     /// Agent that gives no name on this machine of a fleet, where names are valid on every machine.
-    pub fn unnamed_on(machine: &str) -> Self {
+    pub fn default_on(machine: &str) -> Self {
         Agent(format!("{UNNAMED}@{machine}").into())
     }
 

@@ -22,6 +22,7 @@ pub mod message;
 mod numbers;
 pub mod policy;
 pub mod question;
+mod random;
 pub mod record;
 pub mod request;
 pub mod session;
@@ -31,7 +32,6 @@ pub mod terminal_wait;
 pub mod time;
 pub mod timer;
 mod undo_log;
-pub mod view;
 pub mod wait;
 pub mod wake;
 

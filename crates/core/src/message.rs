@@ -15,7 +15,7 @@ use crate::id::{
 };
 use crate::numbers::Numbers;
 use crate::time::{Steady, Wall};
-use crate::undo_log::{Reverted, UndoLog};
+use crate::undo_log::{RevertScope, UndoLog};
 
 /// Subject of a message. The text is made from it when the message is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -573,7 +573,7 @@ impl Outbox {
     }
 
     /// Reverts the changes of these generations. Returns the calls that wait again.
-    pub fn commit_failed(&mut self, which: Reverted) -> Vec<CallId> {
+    pub fn commit_failed(&mut self, which: RevertScope) -> Vec<CallId> {
         self.numbers.commit_failed(which);
         let mut back = Vec::new();
         while let Some(step) = self.undo.pop(which) {

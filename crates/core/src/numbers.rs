@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::id::NUMBER_BITS;
-use crate::undo_log::{Reverted, UndoLog};
+use crate::undo_log::{RevertScope, UndoLog};
 
 /// Numbers that were reserved and not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Numbers {
     }
 
     /// Gives back the numbers of these generations.
-    pub fn commit_failed(&mut self, which: Reverted) {
+    pub fn commit_failed(&mut self, which: RevertScope) {
         let back: Vec<u64> = self.taken.take(which);
         for number in back.into_iter().rev() {
             match self.blocks.front_mut() {
@@ -102,10 +102,10 @@ mod tests {
         assert_eq!(numbers.take(), Some(4));
         numbers.begin_commit();
         assert_eq!([numbers.take(), numbers.take()], [Some(5), Some(9)]);
-        numbers.commit_failed(Reverted::Gathering);
+        numbers.commit_failed(RevertScope::Gathering);
         assert_eq!(numbers.take(), Some(5));
         numbers.commit_succeeded();
-        numbers.commit_failed(Reverted::Both);
+        numbers.commit_failed(RevertScope::Both);
         let rest: Vec<_> = core::iter::from_fn(|| numbers.take()).collect();
         assert_eq!(rest, [5, 9, 10]);
         assert!(numbers.is_empty());
@@ -119,7 +119,7 @@ mod tests {
         numbers.begin_commit();
         assert_eq!(numbers.take(), Some(5));
         numbers.set(9..10);
-        numbers.commit_failed(Reverted::Both);
+        numbers.commit_failed(RevertScope::Both);
         assert_eq!([numbers.take(), numbers.take()], [Some(9), None]);
     }
 

@@ -8,6 +8,7 @@ use crate::held_connection::HeldConnection;
 use crate::id::{Agent, Key, QuestionId, SessionId};
 use crate::limit;
 use crate::policy::Choice;
+use crate::random::RandomSequence;
 use crate::time::{Millis, Wall};
 
 /// Open question. It is recorded before a person is asked.
@@ -134,7 +135,7 @@ pub(crate) struct Questions {
     closed: BTreeMap<QuestionId, ClosedQuestion>,
     /// Closed questions, oldest first.
     order: VecDeque<QuestionId>,
-    seed: u64,
+    ids: RandomSequence,
 }
 
 impl Questions {
@@ -143,7 +144,7 @@ impl Questions {
             open: BTreeMap::new(),
             closed: BTreeMap::new(),
             order: VecDeque::new(),
-            seed,
+            ids: RandomSequence(seed),
         }
     }
 
@@ -192,14 +193,10 @@ impl Questions {
         self.closed.insert(id, closed);
     }
 
-    /// Next unused id of the sequence (splitmix64).
+    /// Next unused id of the sequence.
     fn next_id(&mut self) -> QuestionId {
         loop {
-            self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut bits = self.seed;
-            bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            let id = QuestionId::from_bits(bits ^ (bits >> 31));
+            let id = QuestionId::from_bits(self.ids.next());
             if !self.open.contains_key(&id) && !self.closed.contains_key(&id) {
                 return id;
             }

@@ -1,7 +1,6 @@
 //! Records: facts that must survive a crash and are not in the directory of a session. A replay of all
 //! records gives the open questions.
 
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
 use alloc::vec::Vec;
@@ -95,21 +94,4 @@ pub struct LoadedShard {
     /// True if the machine that made the shard was not seen since the database lost commits: it may still write to the
     /// server that was replaced, and tell there what is told here.
     pub may_be_told_elsewhere: bool,
-}
-
-/// Questions that are open after these records, in the order in which they were recorded.
-pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<QuestionId, Question> {
-    let mut open = BTreeMap::new();
-    for record in records {
-        match record {
-            Record::Asked { question, state } => {
-                open.insert(*question, state.clone());
-            }
-            Record::Closed { question, .. } => {
-                open.remove(question);
-            }
-            Record::Held { .. } | Record::Timer(_) | Record::Message(_) => {}
-        }
-    }
-    open
 }

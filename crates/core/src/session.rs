@@ -39,6 +39,16 @@ pub struct Session {
 }
 
 impl Session {
+    /// One word for people, lists and results.
+    pub fn status(&self) -> &'static str {
+        match &self.phase {
+            Phase::Starting => "starting",
+            Phase::Running { .. } => "running",
+            Phase::Leftover { .. } | Phase::Ended { .. } => "ended",
+            Phase::Failed { .. } => "failed",
+        }
+    }
+
     /// Session without limits that is about to be started.
     pub(crate) fn starting(
         agent: Agent,

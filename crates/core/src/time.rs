@@ -108,6 +108,20 @@ impl Add<Millis> for Mono {
     }
 }
 
+impl Add<Millis> for Boot {
+    type Output = Boot;
+    fn add(self, rhs: Millis) -> Boot {
+        Boot(self.0.saturating_add(rhs.0))
+    }
+}
+
+impl Boot {
+    /// Time since `earlier`; zero if it is in the future.
+    pub fn since(self, earlier: Boot) -> Millis {
+        Millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
 impl Mono {
     /// Time since `earlier`; zero if it is in the future.
     pub fn since(self, earlier: Mono) -> Millis {
@@ -146,4 +160,10 @@ impl Add for Millis {
     fn add(self, rhs: Millis) -> Millis {
         Millis(self.0.saturating_add(rhs.0))
     }
+}
+
+/// `left - right` of two clock readings, limited to the range of the result.
+pub(crate) fn signed_difference(left: u64, right: u64) -> i64 {
+    let difference = i128::from(left) - i128::from(right);
+    i64::try_from(difference).unwrap_or(if difference > 0 { i64::MAX } else { i64::MIN })
 }

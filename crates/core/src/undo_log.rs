@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 /// Generations to revert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reverted {
+pub(crate) enum RevertScope {
     /// Both, because the commit in flight failed.
     Both,
     /// The one that gathers, because it is not known how the commit in flight ends.
@@ -50,8 +50,8 @@ impl<T> UndoLog<T> {
     }
 
     /// Removes and returns the newest step of these generations.
-    pub fn pop(&mut self, which: Reverted) -> Option<T> {
-        if which == Reverted::Gathering && self.steps.len() <= self.in_flight {
+    pub fn pop(&mut self, which: RevertScope) -> Option<T> {
+        if which == RevertScope::Gathering && self.steps.len() <= self.in_flight {
             return None;
         }
         let step = self.steps.pop();
@@ -60,8 +60,8 @@ impl<T> UndoLog<T> {
     }
 
     /// Takes the steps of these generations, oldest first.
-    pub fn take(&mut self, which: Reverted) -> Vec<T> {
-        if which == Reverted::Both {
+    pub fn take(&mut self, which: RevertScope) -> Vec<T> {
+        if which == RevertScope::Both {
             self.in_flight = 0;
         }
         self.steps.split_off(self.in_flight)

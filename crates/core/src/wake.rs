@@ -45,20 +45,20 @@ pub struct Rules {
 pub struct Waker {
     rules: Rules,
     /// Messages that are not delivered yet.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, PendingMessage>,
     /// Earliest time of the next attempt, whatever is due.
-    hold: Steady,
+    not_before: Steady,
     /// Messages that a person wants sent now, regardless of the budget.
-    urged: BTreeSet<u64>,
+    send_now: BTreeSet<u64>,
     /// An attempt is running.
     busy: bool,
     /// Times of the attempts that still count towards the budget.
-    woke: VecDeque<Steady>,
+    attempts: VecDeque<Steady>,
 }
 
 /// Message that is not delivered yet. Each has its own time, so a message that fails does not hold back the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Waiting {
+struct PendingMessage {
     failures: usize,
     /// Time of its next attempt.
     due: Steady,
@@ -85,17 +85,17 @@ impl Waker {
                 ..rules
             },
             waiting: BTreeMap::new(),
-            hold: Steady(0),
-            urged: BTreeSet::new(),
+            not_before: Steady(0),
+            send_now: BTreeSet::new(),
             busy: false,
-            woke: VecDeque::new(),
+            attempts: VecDeque::new(),
         }
     }
 
     /// Adds a message.
     pub fn posted(&mut self, now: Steady, message: u64) {
         let due = now + self.rules.after;
-        let new = Waiting {
+        let new = PendingMessage {
             failures: 0,
             due,
             is_early: false,
@@ -104,46 +104,52 @@ impl Waker {
     }
 
     /// Adds a message from before the restart, with its number of failures. Its next attempt does not wait for the back-off,
-    /// so it does not count as a step of it: a daemon that is started again and again gives no message up. `hold` is the time before which the
-    /// receiver wants no attempt, at most [`LONGEST_HOLD`] from now.
-    pub fn kept(&mut self, now: Steady, message: u64, failures: usize, hold: Option<Steady>) {
+    /// so it does not count as a step of it: a daemon that is started again and again gives no message up. `not_before` is
+    /// the time before which the receiver wants no attempt, at most [`LONGEST_HOLD`] from now.
+    pub fn restored(
+        &mut self,
+        now: Steady,
+        message: u64,
+        failures: usize,
+        not_before: Option<Steady>,
+    ) {
         if self.waiting.contains_key(&message) {
             return;
         }
         let due = now + self.rules.after;
         let is_early = failures > 0;
-        let kept = Waiting {
+        let restored = PendingMessage {
             failures,
             due,
             is_early,
         };
-        self.waiting.insert(message, kept);
-        let hold = hold.unwrap_or_default().min(now + LONGEST_HOLD);
-        self.hold = self.hold.max(hold);
+        self.waiting.insert(message, restored);
+        let limited = not_before.unwrap_or_default().min(now + LONGEST_HOLD);
+        self.not_before = self.not_before.max(limited);
     }
 
     /// Sends a message now, even if the agent has seen it, and resets its failures.
     pub fn send_now(&mut self, now: Steady, message: u64) {
-        let urged = Waiting {
+        let pending = PendingMessage {
             failures: 0,
             due: now,
             is_early: false,
         };
-        self.waiting.insert(message, urged);
-        self.urged.insert(message);
-        self.hold = now;
+        self.waiting.insert(message, pending);
+        self.send_now.insert(message);
+        self.not_before = now;
     }
 
     /// Delays the next attempt until this time or later.
     pub fn postpone(&mut self, until: Steady) {
         if !self.waiting.is_empty() {
-            self.hold = self.hold.max(until);
+            self.not_before = self.not_before.max(until);
         }
     }
 
     /// Returns whether a person wants this message sent now.
-    pub fn is_urged(&self, message: u64) -> bool {
-        self.urged.contains(&message)
+    pub fn is_sent_now(&self, message: u64) -> bool {
+        self.send_now.contains(&message)
     }
 
     /// Messages that are not delivered yet.
@@ -164,7 +170,7 @@ impl Waker {
     /// Removes a message that no longer needs a wake-up.
     pub fn settled(&mut self, message: u64) {
         self.waiting.remove(&message);
-        self.urged.remove(&message);
+        self.send_now.remove(&message);
     }
 
     /// Time at which [`take`](Waker::take) should be called next.
@@ -178,18 +184,18 @@ impl Waker {
 
     /// Time until which nothing but the budget delays the next attempt.
     pub fn budget_delay(&self) -> Option<Steady> {
-        let full = self.woke.len() >= self.rules.budget;
-        if self.busy || self.waiting.is_empty() || !self.urged.is_empty() || !full {
+        let full = self.attempts.len() >= self.rules.budget;
+        if self.busy || self.waiting.is_empty() || !self.send_now.is_empty() || !full {
             return None;
         }
-        let free = *self.woke.front()? + BUDGET_SPAN;
+        let free = *self.attempts.front()? + BUDGET_SPAN;
         (free > self.next()?).then_some(free)
     }
 
     /// Time of the next attempt, but for the budget.
     fn next(&self) -> Option<Steady> {
         let due = self.waiting.values().map(|message| message.due).min()?;
-        Some(due.max(self.hold))
+        Some(due.max(self.not_before))
     }
 
     /// Starts an attempt if one is due, and returns its messages: those that are due, and those that were not tried yet.
@@ -201,16 +207,16 @@ impl Waker {
             return None;
         }
         self.busy = true;
-        self.woke.push_back(now);
-        let is_ready = |state: &Waiting| state.due <= now || state.failures == 0;
+        self.attempts.push_back(now);
+        let is_ready = |state: &PendingMessage| state.due <= now || state.failures == 0;
         let rest = (self.waiting.iter())
-            .filter(|(message, state)| !self.urged.contains(*message) && is_ready(state))
+            .filter(|(message, state)| !self.send_now.contains(*message) && is_ready(state))
             .map(|(message, _)| message);
-        let urged_first = self.urged.iter().chain(rest).copied();
-        let mut taken: Vec<u64> = urged_first.take(self.rules.at_once).collect();
+        let sent_now_first = self.send_now.iter().chain(rest).copied();
+        let mut taken: Vec<u64> = sent_now_first.take(self.rules.at_once).collect();
         taken.sort_unstable();
         for message in &taken {
-            self.urged.remove(message);
+            self.send_now.remove(message);
         }
         Some(taken)
     }
@@ -233,10 +239,10 @@ impl Waker {
         jitter: u16,
     ) -> Vec<(u64, Failed)> {
         self.busy = false;
-        let hold = now + no_sooner.unwrap_or_default().min(LONGEST_HOLD);
-        // A message that was urged during the attempt waits neither for the receiver nor for the back-off.
-        if self.urged.is_empty() {
-            self.hold = self.hold.max(hold);
+        let not_before = now + no_sooner.unwrap_or_default().min(LONGEST_HOLD);
+        // A message that a person wants sent now waits neither for the receiver nor for the back-off.
+        if self.send_now.is_empty() {
+            self.not_before = self.not_before.max(not_before);
         }
         let mut verdicts = Vec::new();
         for message in messages {
@@ -252,20 +258,20 @@ impl Waker {
                 continue;
             };
             let pause = pause.0 + pause.0 / 1_000 * u64::from(jitter.min(1_000)) / 5;
-            state.due = match self.urged.contains(message) {
+            state.due = match self.send_now.contains(message) {
                 true => now,
                 false => now + Millis(pause),
             };
-            verdicts.push((*message, Failed::Again(state.due.max(self.hold))));
+            verdicts.push((*message, Failed::Again(state.due.max(self.not_before))));
         }
         verdicts
     }
 
     /// Returns whether this state can be dropped: no message waits, no attempt is running, and the budget has
     /// no entries.
-    pub fn is_spent(&mut self, now: Steady) -> bool {
+    pub fn is_idle(&mut self, now: Steady) -> bool {
         self.forget_tries(now);
-        !self.busy && self.waiting.is_empty() && self.woke.is_empty()
+        !self.busy && self.waiting.is_empty() && self.attempts.is_empty()
     }
 
     /// Number of failures of a message.
@@ -274,8 +280,12 @@ impl Waker {
     }
 
     fn forget_tries(&mut self, now: Steady) {
-        while self.woke.front().is_some_and(|at| *at + BUDGET_SPAN <= now) {
-            self.woke.pop_front();
+        while self
+            .attempts
+            .front()
+            .is_some_and(|at| *at + BUDGET_SPAN <= now)
+        {
+            self.attempts.pop_front();
         }
     }
 }

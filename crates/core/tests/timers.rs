@@ -157,7 +157,7 @@ impl Stage {
         self.engine = Engine::new(7);
         if self.is_in_fleet {
             let engine = std::mem::replace(&mut self.engine, Engine::new(7));
-            self.engine = engine.with_unnamed(Agent::unnamed_on("desk"));
+            self.engine = engine.with_default_agent(Agent::default_on("desk"));
         }
         let found = !sessions.is_empty();
         for (session, state) in sessions {
@@ -532,6 +532,7 @@ fn answered(outcome: &Outcome) -> String {
         Outcome::Timer(timer, why) => {
             let why = match why {
                 Why::Made => "made".into(),
+                Why::Joined => "joined".into(),
                 Why::Completed => "completed".into(),
                 Why::StandbyOver => "standby is over".into(),
                 Why::Interrupted(act) => format!("someone did {}", act.as_str()),

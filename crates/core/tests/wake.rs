@@ -43,15 +43,15 @@ fn postponed_attempt_is_due_later_and_keeps_its_messages() {
 #[test]
 fn agent_without_pending_state_can_be_removed() {
     let mut waker = waker(2, 10);
-    assert!(waker.is_spent(at(0)));
+    assert!(waker.is_idle(at(0)));
     waker.posted(at(0), 1);
-    assert!(!waker.is_spent(at(1)), "a message waits");
+    assert!(!waker.is_idle(at(1)), "a message waits");
     assert_eq!(waker.take(at(2)), Some(vec![1]));
-    assert!(!waker.is_spent(at(3)), "a try is under way");
+    assert!(!waker.is_idle(at(3)), "a try is under way");
     waker.done(&[1]);
     let hour = BUDGET_SPAN.0 / 1_000;
-    assert!(!waker.is_spent(at(hour + 1)), "the budget counts it");
-    assert!(waker.is_spent(at(hour + 2)));
+    assert!(!waker.is_idle(at(hour + 1)), "the budget counts it");
+    assert!(waker.is_idle(at(hour + 2)));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn late_message_has_all_its_attempts() {
 #[test]
 fn failures_before_a_restart_count_and_a_hold_is_kept() {
     let mut waker = waker(1, 1_000);
-    waker.kept(at(0), 1, 3, None);
+    waker.restored(at(0), 1, 3, None);
     assert_eq!(waker.take(at(1)), Some(vec![1]), "tried soon after a start");
     let next = at(1) + BACK_OFF[2];
     let verdicts = waker.failed(at(1), &[1], None, 0);
@@ -178,10 +178,10 @@ fn failures_before_a_restart_count_and_a_hold_is_kept() {
     assert_eq!(waker.failed(next, &[1], None, 0), [(1, again)]);
 
     let mut waker = self::waker(1, 1_000);
-    waker.kept(at(0), 1, 1, Some(at(500)));
+    waker.restored(at(0), 1, 1, Some(at(500)));
     assert_eq!(waker.alarm(), Some(at(500)));
     let mut waker = self::waker(1, 1_000);
-    waker.kept(at(0), 1, 1, Some(at(10_000_000)));
+    waker.restored(at(0), 1, 1, Some(at(10_000_000)));
     assert_eq!(waker.alarm(), Some(at(0) + LONGEST_HOLD), "not for ever");
 }
 
@@ -241,7 +241,7 @@ fn two_manual_sends_are_both_sent() {
         waker.send_now(at(0), message);
     }
     for message in [2, 3] {
-        assert!(waker.is_urged(message));
+        assert!(waker.is_sent_now(message));
         assert_eq!(waker.take(at(0)), Some(vec![message]));
         waker.done(&[message]);
     }

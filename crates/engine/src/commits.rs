@@ -209,7 +209,7 @@ impl Commits {
         else {
             return std::future::pending().await;
         };
-        let gone = |_| StoreFault::Broken("its writer thread has ended".into());
+        let gone = |_| StoreFault::Broken("its writer has ended".into());
         let Err(fault) = result.map_err(gone)? else {
             return Ok(FinishedCommit::Succeeded(after));
         };

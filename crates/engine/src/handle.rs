@@ -121,7 +121,7 @@ pub(super) struct HandleParts {
     pub policy: PolicyStore,
     pub audit: AuditLog,
     pub fleet: Option<Fleet>,
-    pub unnamed: Agent,
+    pub default_agent: Agent,
     pub sandbox_probe: SandboxProbe,
     pub judge: JudgeApproved,
 }
@@ -146,7 +146,7 @@ impl HandleParts {
             policy: PolicyStore::new(&nowhere.join("config.toml")),
             audit: AuditLog::new("/dev/null/audit".into()),
             fleet: None,
-            unnamed: Agent::default(),
+            default_agent: Agent::default(),
             sandbox_probe: SandboxProbe::new(nowhere.clone(), nowhere.clone()),
             judge: |_, _, _| None,
         }
@@ -253,14 +253,14 @@ impl Handle {
     }
 
     /// Agent that gives no name: `default`, or `default@machine` where names are valid on many machines.
-    pub fn unnamed_agent(&self) -> &Agent {
-        &self.shared.parts.unnamed
+    pub fn default_agent(&self) -> &Agent {
+        &self.shared.parts.default_agent
     }
 
     /// Agent of this name. One that calls itself `default` has none.
     pub fn agent_called(&self, name: &str) -> Agent {
         match *name == *Agent::default().0 {
-            true => self.shared.parts.unnamed.clone(),
+            true => self.shared.parts.default_agent.clone(),
             false => Agent(name.into()),
         }
     }

@@ -77,14 +77,14 @@ pub struct Runtime {
 impl Runtime {
     /// Starts the engine and recovers what earlier daemons left in `paths`. `program` is an abide binary, from which
     /// the keepers are started; `judge` judges the commands that an earlier daemon was about to start.
-    pub fn start(
+    pub async fn start(
         paths: &Paths,
         config: Config,
         program: PathBuf,
         judge: JudgeApproved,
     ) -> Result<Self, RuntimeFault> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let (found, unnamed) = open_store(paths, &config)?;
+        let (found, default_agent) = open_store(paths, &config).await?;
         let Opened {
             store,
             reader,
@@ -116,7 +116,7 @@ impl Runtime {
             policy: PolicyStore::new(&paths.config),
             audit: AuditLog::new(paths.audit()),
             fleet: found.fleet.as_ref().map(|opened| opened.fleet.clone()),
-            unnamed: unnamed.clone(),
+            default_agent: default_agent.clone(),
             sandbox_probe,
             judge,
         };
@@ -127,7 +127,7 @@ impl Runtime {
             handle.published().set_storage_fault(&fault);
         }
         prober.set_sessions(Arc::new(SessionAccess(handle.clone())));
-        let (mut sessions, details) = recover_sessions(&keepers, &unnamed);
+        let (mut sessions, details) = recover_sessions(&keepers, &default_agent);
         mark_reported_endings(&mut sessions, &open, &keepers);
         let agents = handle.clients().agents();
         let resumable = agents.iter().map(|agent| handle.resumable(agent));
@@ -152,7 +152,7 @@ impl Runtime {
             ready,
         };
         let event_loop = tokio::spawn(event_loop::run(
-            Engine::new(entropy::bits()).with_unnamed(unnamed),
+            Engine::new(entropy::bits()).with_default_agent(default_agent),
             recovered,
             calls,
             event_queue,
@@ -231,12 +231,12 @@ impl Runtime {
 /// Sessions of earlier daemons, and their details.
 fn recover_sessions(
     keepers: &Arc<Keepers>,
-    unnamed: &Agent,
+    default_agent: &Agent,
 ) -> (Vec<RecoveredSession>, HashMap<SessionId, SessionDetails>) {
     let mut sessions = keepers.recover();
     let mut details = HashMap::new();
     for found in &mut sessions {
-        found.session.agent = unnamed.of_stored(&found.session.agent.0);
+        found.session.agent = default_agent.of_stored(&found.session.agent.0);
         details.insert(found.id, std::mem::take(&mut found.details));
     }
     (sessions, details)
@@ -321,7 +321,7 @@ const MAX_DATABASE_PATH: usize = 500;
 
 /// Opens the database of the configuration: PostgreSQL if it has an address, else SQLite. Returns the agent of calls
 /// without a name too.
-fn open_store(paths: &Paths, config: &Config) -> Result<(OpenedStore, Agent), RuntimeFault> {
+async fn open_store(paths: &Paths, config: &Config) -> Result<(OpenedStore, Agent), RuntimeFault> {
     let Some(url) = &config.store else {
         return Ok((open_sqlite(paths)?, Agent::default()));
     };
@@ -331,11 +331,11 @@ fn open_store(paths: &Paths, config: &Config) -> Result<(OpenedStore, Agent), Ru
         source,
     })?;
     let stored_name = identity.name.clone();
-    let found = open_postgres(paths, url, config, identity)?;
+    let found = open_postgres(paths, url, config, identity).await?;
     // Another name, if a machine of the fleet has this one.
     let joined = found.fleet.as_ref().map(|opened| opened.fleet.state());
     let name = joined.map_or(stored_name, |state| state.own_name.clone());
-    Ok((found, Agent::unnamed_on(&name)))
+    Ok((found, Agent::default_on(&name)))
 }
 
 /// Opens the SQLite database.
@@ -359,7 +359,7 @@ fn open_sqlite(paths: &Paths) -> Result<OpenedStore, RuntimeFault> {
 }
 
 /// Opens the PostgreSQL database at an address.
-fn open_postgres(
+async fn open_postgres(
     paths: &Paths,
     url: &str,
     config: &Config,
@@ -380,5 +380,5 @@ fn open_postgres(
         introduction,
         boot_id: boot_id(),
     };
-    Ok(store::open_postgres(address, machine)?)
+    Ok(store::open_postgres(address, machine).await?)
 }

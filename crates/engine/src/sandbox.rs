@@ -381,13 +381,24 @@ pub fn layers_of(paths: &Paths, agent: &str) -> PathBuf {
     paths.state.join(OWN_LAYERS).join(file_name(agent))
 }
 
-/// Variables that name files of secrets. Some name several, like `PATH`.
-const SECRET_FILES: [&str; 5] = [
+/// Variables that name files or folders of secrets. Some name several, like `PATH`.
+const SECRET_FILES: [&str; 16] = [
+    "AWS_CONFIG_FILE",
     "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AZURE_CONFIG_DIR",
+    "BOTO_CONFIG",
+    "CLOUDSDK_CONFIG",
+    "DOCKER_CONFIG",
+    "GH_CONFIG_DIR",
+    "GNUPGHOME",
     "GOOGLE_APPLICATION_CREDENTIALS",
     "KUBECONFIG",
     "NETRC",
+    "NPM_CONFIG_USERCONFIG",
+    "PASSWORD_STORE_DIR",
     "PGPASSFILE",
+    "SOPS_AGE_KEY_FILE",
 ];
 
 /// Variables that lead out of a sandbox, or that only make sense outside. A sandboxed command does not inherit them.

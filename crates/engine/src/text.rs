@@ -12,6 +12,13 @@ pub(crate) use session::{ending_and_last_lines, ending_text};
 pub use session::{ending_line, last_lines, omitted_hint, short_command, whole_seconds};
 
 use abide_core::Millis;
+use abide_output::mask::Mask;
+use abide_output::printable;
+
+/// Words of an agent or a person, without control characters and tokens of known formats.
+pub(crate) fn safe_words(words: &str) -> String {
+    printable::words(&Mask::default().apply(words.to_owned()))
+}
 
 /// A duration as a number of seconds, without a fraction if it has none.
 pub fn seconds_number(time: Millis) -> String {

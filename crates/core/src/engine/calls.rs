@@ -139,7 +139,7 @@ impl Engine {
             Some(_) => StartedBy::Call,
             None => StartedBy::Person,
         };
-        let agent = caller.agent.unwrap_or_else(|| self.unnamed.clone());
+        let agent = caller.agent.unwrap_or_else(|| self.default_agent.clone());
         let conversation = caller.conversation;
         let named_key = run.key.as_ref().map(|key| (agent.clone(), key.name()));
         let known_session = named_key.and_then(|key| self.session_by_key.get(&key).copied());

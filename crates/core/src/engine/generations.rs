@@ -18,7 +18,7 @@ use crate::record::Record;
 use crate::request::{Caller, Refusal};
 use crate::time::Now;
 use crate::timer::{self, CompletedBy, Observation};
-use crate::undo_log::Reverted;
+use crate::undo_log::RevertScope;
 use crate::wait::Outcome;
 
 /// A call about timers or messages whose answer depends on changes that are not durable yet.
@@ -82,17 +82,17 @@ impl Engine {
     /// again, calls that read are answered again, and calls that changed something are refused with
     /// [`Refusal::NotRecorded`].
     pub fn commit_failed(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        self.revert(now, effects, Reverted::Both);
+        self.revert(now, effects, RevertScope::Both);
     }
 
     /// Reverts the timers and messages of the generation that gathers, because it is not known yet whether the commit
     /// in flight is durable. `effects` are those of that generation. Calls that read are refused too: what they read
     /// may be reverted.
     pub fn gathering_failed(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        self.revert(now, effects, Reverted::Gathering);
+        self.revert(now, effects, RevertScope::Gathering);
     }
 
-    fn revert(&mut self, now: Now, effects: &mut Vec<Effect>, which: Reverted) {
+    fn revert(&mut self, now: Now, effects: &mut Vec<Effect>, which: RevertScope) {
         let back = self.standby_calls.commit_failed(which);
         let mut unanswered: BTreeSet<CallId> = back.into_iter().collect();
         unanswered.extend(self.outbox.commit_failed(which));
@@ -104,7 +104,7 @@ impl Engine {
         for call in self.uncommitted_calls.take(which) {
             match call {
                 UncommittedCall::Change(call) => drop(refused.insert(call)),
-                UncommittedCall::Read(call, ..) if which == Reverted::Gathering => {
+                UncommittedCall::Read(call, ..) if which == RevertScope::Gathering => {
                     refused.insert(call);
                 }
                 UncommittedCall::Read(call, caller, request) => {
@@ -152,7 +152,7 @@ impl Engine {
 
     /// Records what cannot be undone: again if its commit fails, and later while another machine has the shard of this
     /// one, where it would make all other records fail. What became of a question is recorded after the question.
-    pub(super) fn record_surely(&mut self, step: &mut Step<'_>, record: Record) {
+    pub(super) fn record_with_retry(&mut self, step: &mut Step<'_>, record: Record) {
         let is_unstored = record.question().is_some_and(|of| self.is_unstored(of));
         if self.adopted.is_home_unloaded() || is_unstored {
             return self.retry_later(step, UncommittedEvent::Recorded(record));
@@ -197,12 +197,12 @@ impl Engine {
                 }
                 UncommittedEvent::Posted(agent, content) => {
                     let about = content.about;
-                    self.post_surely(step, agent, content);
+                    self.post_with_retry(step, agent, content);
                     if let About::Session(session) = about {
                         step.push(Effect::Publish { session });
                     }
                 }
-                UncommittedEvent::Recorded(record) => self.record_surely(step, record),
+                UncommittedEvent::Recorded(record) => self.record_with_retry(step, record),
                 UncommittedEvent::Released(agent) => self.release(step, agent),
             }
         }

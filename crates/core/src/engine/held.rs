@@ -107,8 +107,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// Open question about the same command with the same launch data, of the same conversation or of one that is not
-    /// connected any more: a client that was restarted asks under another name.
+    /// Open question about the same command with the same launch data and limits, of the same conversation or of one
+    /// that is not connected any more: a client that was restarted asks under another name.
     fn equal_question(
         &self,
         agent: &Agent,
@@ -118,7 +118,10 @@ impl Engine {
     ) -> Option<(QuestionId, SessionId)> {
         self.held.iter().find_map(|(session, question)| {
             let held = self.questions.get(*question)?.held()?;
-            let equal = held.command == run.command && held.approval.launch == approval.launch;
+            let equal = held.command == run.command
+                && held.approval.launch == approval.launch
+                && (held.deadline, held.idle, held.inactivity)
+                    == (run.deadline, run.idle, run.inactivity);
             let is_elsewhere = |of: &Conversation| {
                 conversation.as_ref() != Some(of) && self.conversations.is_connected(agent, of)
             };
@@ -173,7 +176,7 @@ impl Engine {
         let question = self.questions.open(state.clone());
         self.held.insert(session, question);
         self.set_expiry(step, question, asked);
-        self.record_surely(step, Record::Asked { question, state });
+        self.record_with_retry(step, Record::Asked { question, state });
         step.push(Effect::Ask { question });
         question
     }
@@ -325,7 +328,7 @@ impl Engine {
     }
 
     fn record_held(&mut self, step: &mut Step<'_>, question: QuestionId, record: held::Record) {
-        self.record_surely(step, Record::Held { question, record });
+        self.record_with_retry(step, Record::Held { question, record });
     }
 
     fn has_held_wait(&self, question: QuestionId, for_owner: bool) -> bool {
@@ -340,7 +343,7 @@ impl Engine {
             conversation: held.conversation.clone(),
             wakes: true,
         };
-        self.post_surely(step, held.agent.clone(), content);
+        self.post_with_retry(step, held.agent.clone(), content);
     }
 
     /// Starts an approved command. The calls that wait for the answer wait for its session from now on.

@@ -71,7 +71,7 @@ impl Engine {
     }
 
     /// Handles the answer of the keeper about the last activity.
-    pub(super) fn activity_answered(&mut self, step: &mut Step<'_>, id: SessionId) {
+    pub(super) fn idle_query_answered(&mut self, step: &mut Step<'_>, id: SessionId) {
         self.set_idle_timer(id, IdleTimer::Off);
         let Some(entry) = self.sessions.get(&id) else {
             return;
@@ -167,7 +167,7 @@ impl Engine {
             key,
             at: step.now.wall,
         };
-        self.record_surely(step, closed);
+        self.record_with_retry(step, closed);
         step.push(Effect::Close { question, closing });
         self.tell_askers(step, id, Update::Closed(question, closing));
         self.tell_held(step, question, Update::Closed(question, closing));

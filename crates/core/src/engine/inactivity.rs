@@ -43,7 +43,7 @@ impl Engine {
     }
 
     /// Handles the answer of the keeper about the last activity.
-    pub(super) fn activity_reported(&mut self, step: &mut Step<'_>, id: SessionId) {
+    pub(super) fn inactivity_query_answered(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };

@@ -72,9 +72,9 @@ impl Engine {
             step.push(Effect::Publish { session: id });
         }
         // First the inactivity limit: a session that it closes gets no question.
-        self.activity_reported(step, id);
+        self.inactivity_query_answered(step, id);
         match self.sessions.get(&id).map(|entry| entry.idle_timer) {
-            Some(IdleTimer::Looking) => self.activity_answered(step, id),
+            Some(IdleTimer::Looking) => self.idle_query_answered(step, id),
             Some(IdleTimer::Asked { .. }) if more => {
                 self.withdraw(step, id);
                 self.rearm_idle_timer(step, id);

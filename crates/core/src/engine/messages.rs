@@ -234,12 +234,12 @@ impl Engine {
             conversation,
             wakes: false,
         };
-        self.post_surely(step, agent, content);
+        self.post_with_retry(step, agent, content);
     }
 
     /// Posts a message that no call delivers: later if there is no number for it or another machine has the shard of
     /// this one, and again if its commit fails.
-    pub(super) fn post_surely(
+    pub(super) fn post_with_retry(
         &mut self,
         step: &mut Step<'_>,
         agent: Agent,
@@ -311,7 +311,7 @@ impl Engine {
         known: &[About],
     ) -> Result<(), Refusal> {
         let recipient = Recipient {
-            agent: caller.agent.unwrap_or_else(|| self.unnamed.clone()),
+            agent: caller.agent.unwrap_or_else(|| self.default_agent.clone()),
             conversation: caller.conversation,
         };
         let most = most.min(limit::MESSAGES_AT_ONCE);

@@ -263,7 +263,7 @@ mod tests {
             now,
             effects: &mut effects,
         };
-        engine.post_surely(begun, Agent("a".into()), content);
+        engine.post_with_retry(begun, Agent("a".into()), content);
         assert_eq!(posted(&effects), 0);
         for seconds in [5, 10] {
             let effects = step(&mut engine, seconds, Event::Tick);

@@ -40,7 +40,7 @@ impl Engine {
             agent: caller,
             conversation,
         } = caller;
-        let maker = |caller: Option<Agent>| caller.unwrap_or_else(|| self.unnamed.clone());
+        let maker = |caller: Option<Agent>| caller.unwrap_or_else(|| self.default_agent.clone());
         match request {
             Request::Create(new) => {
                 let maker = (maker(caller), conversation);
@@ -199,7 +199,7 @@ impl Engine {
             return Err(timer::Refusal::KeyReused(key).into());
         }
         if returns_at_once(new) || !matches!(timer.status, Status::Running(_)) {
-            answer(step, call, timer, Why::Made);
+            answer(step, call, timer, Why::Joined);
             return Ok(());
         }
         self.has_room_to_wait()?;
@@ -275,9 +275,9 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Time just before the first recent failure of a session that the maker of a timer has not been told of, or the last
-    /// one that it was told of just now, else now. A server can fail between the call that started it and the call that waits for
-    /// its port, or before the first of them is answered.
+    /// Time just before the first recent failure of a session that the maker of a timer has not been told of, or that it was
+    /// told of just now and after which it has started nothing else; else now. A server can fail between the call that
+    /// started it and the call that waits for its port, or before the first of them is answered.
     fn untold_since(&self, now: Now, maker: &Maker) -> Wall {
         let recipient = Recipient {
             agent: maker.0.clone(),
@@ -287,17 +287,21 @@ impl Engine {
         let failed = untold.filter_map(|id| self.sessions.get(&id)?.session.failed_at());
         let failed = failed.filter(|at| now.wall.0.saturating_sub(at.0) <= RECENT_UNTOLD_FAILURE.0);
         let untold = failed.map(|at| Wall(at.0.saturating_sub(1)));
-        let told = self.sessions.values().filter(|entry| {
+        let own = self.sessions.values().filter(|entry| {
+            let session = &entry.session;
+            let is_own = (&session.agent, &session.conversation) == (&maker.0, &maker.1);
+            is_own && !session.started_by.is_try()
+        });
+        let newest = own.max_by_key(|entry| entry.session.created);
+        let told = newest.filter(|entry| {
             let session = &entry.session;
             // Only `terminal_session` starts sessions without limits, and so servers.
             let is_terminal = entry.limit.is_none() && session.idle.is_none();
             let heard = session.end_heard.unwrap_or_default();
             let is_recent = now.wall.0.saturating_sub(heard.0) <= RECENT_FAILURE.0;
-            let is_own = (&session.agent, &session.conversation) == (&maker.0, &maker.1);
-            is_terminal && is_recent && is_own
+            is_terminal && is_recent && session.failed_at().is_some()
         });
-        let told = told.filter(|entry| entry.session.failed_at().is_some());
-        let last_told = told.map(|entry| entry.session.created).max();
+        let last_told = told.map(|entry| entry.session.created);
         let first = untold.chain(last_told).min();
         first.map_or(now.wall, |first| first.min(now.wall))
     }

@@ -33,7 +33,7 @@ impl Engine {
         once: Try,
     ) -> Result<(), Refusal> {
         self.may_try(step, once.started_by)?;
-        let agent = caller.unwrap_or_else(|| self.unnamed.clone());
+        let agent = caller.unwrap_or_else(|| self.default_agent.clone());
         let name = (agent.clone(), once.key.clone());
         let earlier = self.session_by_key.get(&name).copied();
         let over = |id: &SessionId| self.sessions.get(id).is_none_or(has_ended);

@@ -23,9 +23,9 @@ use alloc::collections::BTreeMap;
 
 use super::STATEMENT_DEADLINE;
 use super::row::{Claim, DatabaseClock, FleetRow, Look, MachineId, MachineRow};
-use super::watch::since;
+
 use crate::limit::CLOCK_DISAGREEMENT;
-use crate::time::{Boot, Millis, Steady};
+use crate::time::{Boot, Millis, Steady, signed_difference};
 
 /// Clock of one daemon.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +117,7 @@ impl FleetClock {
     pub fn look(&mut self, sent: Boot, answered: Boot, look: &Look, peers: &[Peer<'_>]) -> Advice {
         let before = self.boot_offset;
         let offered = self.sample(answered, look, peers);
-        let by_database = less(database_time(look), answered.0);
+        let by_database = signed_difference(database_time(look), answered.0);
         match self.boot_offset {
             None => {
                 let waits = peers
@@ -128,7 +128,8 @@ impl FleetClock {
                     let reached = (peers.iter().map(|peer| peer.row).chain(&look.own))
                         .filter_map(|row| row.fleet_time)
                         .fold(look.fleet.reached, Steady::max);
-                    self.boot_offset = Some(by_database.max(less(reached.0, answered.0)));
+                    self.boot_offset =
+                        Some(by_database.max(signed_difference(reached.0, answered.0)));
                 }
             }
             Some(offset) => {
@@ -151,8 +152,8 @@ impl FleetClock {
         let Some(offset) = self.boot_offset else {
             return Advice::Keep;
         };
-        let highest = less(database_time(look), at(offset, sent).0);
-        let lowest = less(database_time(look), at(offset, answered).0);
+        let highest = signed_difference(database_time(look), at(offset, sent).0);
+        let lowest = signed_difference(database_time(look), at(offset, answered).0);
         if lowest <= LIMIT && highest >= -LIMIT {
             self.doubt = None;
             return Advice::Keep;
@@ -185,13 +186,13 @@ impl FleetClock {
         if database_is_right {
             if highest < -LIMIT {
                 self.floor = self.floor.max(at(offset, answered));
-                self.boot_offset = Some(less(database_time(look), answered.0));
+                self.boot_offset = Some(signed_difference(database_time(look), answered.0));
                 self.doubt = None;
             }
             return Advice::Keep;
         }
         // A slow answer would make the correction inexact.
-        if waits || doubt.looks < 2 || since(answered, sent) > CLOCK_DISAGREEMENT {
+        if waits || doubt.looks < 2 || answered.since(sent) > CLOCK_DISAGREEMENT {
             return Advice::Keep;
         }
         Advice::Correct(look.fleet.clock_ahead.saturating_add(highest))
@@ -221,7 +222,7 @@ impl FleetClock {
                 }
             }
             let read = look.database_clock;
-            let passed = less(read.0, row.written.0).max(0);
+            let passed = signed_difference(read.0, row.written.0).max(0);
             let now = fleet_time.0.saturating_add_signed(passed);
             let sample = Sample {
                 claim: row.claim,
@@ -229,7 +230,7 @@ impl FleetClock {
                 fleet_time,
                 written: row.written,
                 read,
-                boot_offset: less(now, answered.0),
+                boot_offset: signed_difference(now, answered.0),
             };
             self.samples.insert(row.id, sample);
         }
@@ -240,8 +241,8 @@ impl FleetClock {
 impl Sample {
     /// True if the next heartbeat shows that the database clock ran evenly around the reading.
     fn is_confirmed(&self, row: &MachineRow, fleet_time: Steady) -> bool {
-        let database = less(row.written.0, self.written.0);
-        let fleet = less(fleet_time.0, self.fleet_time.0);
+        let database = signed_difference(row.written.0, self.written.0);
+        let fleet = signed_difference(fleet_time.0, self.fleet_time.0);
         database.abs_diff(fleet) <= CLOCK_DISAGREEMENT.0
             && (self.written..=row.written).contains(&self.read)
     }
@@ -273,7 +274,7 @@ const LIMIT: i64 = CLOCK_DISAGREEMENT.0 as i64;
 
 /// True if a heartbeat was sent at the time that the database had.
 fn agrees(row: &MachineRow, fleet_time: Steady, fleet: &FleetRow) -> bool {
-    less(by_database(row.written, fleet).0, fleet_time.0).abs() <= LIMIT
+    signed_difference(by_database(row.written, fleet).0, fleet_time.0).abs() <= LIMIT
 }
 
 fn database_time(look: &Look) -> u64 {
@@ -282,9 +283,4 @@ fn database_time(look: &Look) -> u64 {
 
 fn at(boot_offset: i64, boot: Boot) -> Steady {
     Steady(boot.0.saturating_add_signed(boot_offset))
-}
-
-fn less(left: u64, right: u64) -> i64 {
-    let difference = i128::from(left) - i128::from(right);
-    i64::try_from(difference).unwrap_or(if difference > 0 { i64::MAX } else { i64::MIN })
 }

@@ -54,7 +54,7 @@ pub enum Event {
         epoch: u64,
     },
     /// Another machine has begun to beat fast: look sooner.
-    Rung,
+    Notified,
     /// A machine has not answered a call, though this one reaches the database.
     Unanswered { machine: MachineId },
     /// A batch that makes timers was refused because the time of the database is not that of this machine.
@@ -92,7 +92,7 @@ pub enum Effect {
     },
     /// Have another machine look soon, where the database can notify: this one beats fast now, or has handed back its
     /// shard. A machine that is not notified sees it at its next look.
-    Ring { machine: MachineId },
+    NotifyMachine { machine: MachineId },
     /// A machine counts as dead since its heartbeat stopped at this time of the boot clock.
     MachineSilent {
         machine: MachineId,

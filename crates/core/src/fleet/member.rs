@@ -10,10 +10,12 @@ use super::effect::{Answer, Beat, Effect, Event, Scope, Statement};
 use super::row::{Claim, FleetRow, MachineId, MachineRow, Pace, ShardId, Standing};
 use super::shards::Shards;
 use super::version::Program;
-use super::watch::{Watch, since};
+use super::watch::Watch;
 use super::{
-    ARC, BACK_OFF, DUE_SOON, FAST, FAST_DEADLINE, FLAPPING, NEIGHBOURS, STATEMENT_DEADLINE,
+    DUE_SOON, FAST_DEADLINE, HEARTBEAT_FAST, LOOK_RETRY_MAX, LOOK_ROWS_MAX, NEIGHBOURS,
+    SLOW_AFTER_FENCE, STATEMENT_DEADLINE,
 };
+use crate::random::RandomSequence;
 use crate::time::{Boot, Millis, Steady};
 
 /// Facts about this daemon that do not change while it runs.
@@ -70,7 +72,7 @@ impl Known {
 pub struct Member {
     identity: Identity,
     claim: Claim,
-    random: u64,
+    random: RandomSequence,
     phase: Phase,
     heartbeat: u64,
     requests: u64,
@@ -118,7 +120,7 @@ impl Member {
     pub fn new(identity: Identity) -> Self {
         let mut member = Member {
             claim: Claim(0),
-            random: identity.random,
+            random: RandomSequence(identity.random),
             phase: Phase::Outside,
             heartbeat: 0,
             requests: 0,
@@ -149,7 +151,7 @@ impl Member {
             paused: None,
             identity,
         };
-        member.claim = Claim(member.random());
+        member.claim = Claim(member.random.next());
         member
     }
 
@@ -191,21 +193,24 @@ impl Member {
             return None;
         }
         if let Some((_, at, statement)) = &self.sent {
-            return Some(later(*at, self.deadline(statement)));
+            return Some(*at + self.deadline(statement));
         }
         let fast_from = self.soonest.and_then(|soonest| {
             self.clock
                 .boot(Steady(soonest.0.saturating_sub(DUE_SOON.0)))
         });
-        let flapping_until = self.fenced.map_or(Boot(0), |at| later(at, FLAPPING));
-        let earliest = later(self.looked, FAST).max(flapping_until);
+        let flapping_until = self.fenced.map_or(Boot(0), |at| at + SLOW_AFTER_FENCE);
+        let earliest = (self.looked + HEARTBEAT_FAST).max(flapping_until);
         let fast_from = fast_from.map(|from| from.max(earliest));
         Some(fast_from.map_or(self.next_look, |from| from.min(self.next_look)))
     }
 
     /// Takes an event. Effects are appended in the order in which they must be carried out.
     pub fn step(&mut self, now: Boot, event: Event, effects: &mut Vec<Effect>) {
-        if self.next_step.is_some_and(|at| since(now, at) > FAST) {
+        if self
+            .next_step
+            .is_some_and(|at| now.since(at) > HEARTBEAT_FAST)
+        {
             self.paused = Some(now);
         }
         match event {
@@ -222,23 +227,23 @@ impl Member {
                 let before = self.own_pace(now);
                 (self.soonest, self.waiting) = (soonest, waiting);
                 if before == Pace::Slow && self.own_pace(now) == Pace::Fast {
-                    self.hurry(now);
+                    self.look_by(now);
                 }
             }
             Event::Fenced { shard, epoch } => {
                 self.shards.lost(shard, epoch);
-                self.hurry(now);
+                self.look_by(now);
             }
             Event::BatchUnknown { shard, epoch } => {
                 self.shards.doubted(self.identity.machine, shard, epoch);
-                self.hurry(now);
+                self.look_by(now);
             }
             Event::Unanswered { machine } => self.unanswered(now, machine, effects),
-            Event::TimeRefused => self.hurry(now),
-            Event::Rung => self.hurry(later(self.looked, FAST)),
+            Event::TimeRefused => self.look_by(now),
+            Event::Notified => self.look_by(self.looked + HEARTBEAT_FAST),
             Event::HandBackRequested { shard } => {
                 self.shards.requested(shard);
-                self.hurry(now);
+                self.look_by(now);
             }
         }
         self.send(now, effects);
@@ -247,12 +252,12 @@ impl Member {
 
     fn tick(&mut self, now: Boot) {
         match &self.sent {
-            Some((_, at, statement)) if since(now, *at) >= self.deadline(statement) => {
+            Some((_, at, statement)) if now.since(*at) >= self.deadline(statement) => {
                 self.failed(now);
             }
             Some(_) => {}
             None if self.own_pace(now) == Pace::Fast => {
-                self.next_look = self.next_look.min(later(self.looked, FAST));
+                self.next_look = self.next_look.min(self.looked + HEARTBEAT_FAST);
             }
             None => {}
         }
@@ -269,10 +274,10 @@ impl Member {
         }
         known.unanswered = Some(now);
         effects.push(Effect::MachineUnanswered { machine });
-        self.hurry(now);
+        self.look_by(now);
     }
 
-    fn hurry(&mut self, by: Boot) {
+    fn look_by(&mut self, by: Boot) {
         self.next_look = self.next_look.min(by);
         self.look_by = Some(self.look_by.map_or(by, |before| before.min(by)));
     }
@@ -299,12 +304,12 @@ impl Member {
         self.failures = self.failures.saturating_add(1);
         self.stable_since = None;
         let limit = match self.promised {
-            Pace::Fast => FAST,
-            Pace::Slow => BACK_OFF,
+            Pace::Fast => HEARTBEAT_FAST,
+            Pace::Slow => LOOK_RETRY_MAX,
         };
         let longest = (100 << self.failures.min(6)).min(limit.0);
-        let delay = 100 + self.random() % longest;
-        self.next_look = later(now, Millis(delay));
+        let delay = 100 + self.random.next() % longest;
+        self.next_look = now + Millis(delay);
         self.set_fleet = None;
         // The row may have changed since it was read: a person may have revoked this machine.
         if let Phase::Entering { .. } = self.phase {
@@ -335,7 +340,7 @@ impl Member {
             ) => self.shards.won(shard, epoch, claim, effects),
             (Statement::Enter { .. }, Answer::Done(_)) => self.look_again(Phase::Joining, now),
             (Statement::HandBack { to, .. }, Answer::Done(true)) => {
-                effects.push(Effect::Ring { machine: to });
+                effects.push(Effect::NotifyMachine { machine: to });
                 self.next_look = now;
             }
             (_, Answer::Done(_) | Answer::Looked(_)) => {
@@ -349,7 +354,7 @@ impl Member {
         if self.sent.is_some() || self.phase == Phase::Outside {
             return;
         }
-        let random = Claim(self.random());
+        let random = Claim(self.random.next());
         let decided = self.next_decided(random);
         let Some(statement) = decided.or_else(|| self.next_look(now)) else {
             return;
@@ -424,7 +429,7 @@ impl Member {
             return Scope::All;
         }
         let mut living = 0;
-        let arc = self.ring().take(ARC).take_while(|known| {
+        let arc = self.ring().take(LOOK_ROWS_MAX).take_while(|known| {
             let enough = living >= NEIGHBOURS;
             living += usize::from(!known.is_gone());
             !enough
@@ -466,7 +471,8 @@ impl Member {
 
     /// False for some time after this machine was fenced though it lived.
     pub fn may_beat_fast(&self, now: Boot) -> bool {
-        self.fenced.is_none_or(|at| since(now, at) >= FLAPPING)
+        self.fenced
+            .is_none_or(|at| now.since(at) >= SLOW_AFTER_FENCE)
     }
 
     /// Time between looks: that of the own heartbeats, or that of the next living machine if it is shorter.
@@ -475,7 +481,7 @@ impl Member {
         let next = next.map_or(Pace::Slow, |known| known.watch.pace);
         let hurries = self.phase != Phase::Joined || !self.clock.is_settled();
         if hurries || next == Pace::Fast {
-            return FAST;
+            return HEARTBEAT_FAST;
         }
         self.own_pace(now).every()
     }
@@ -487,14 +493,6 @@ impl Member {
             _ => STATEMENT_DEADLINE,
         }
     }
-
-    fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.random;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
 }
 
 fn next(fleet: &FleetRow) -> FleetRow {
@@ -502,8 +500,4 @@ fn next(fleet: &FleetRow) -> FleetRow {
         version: fleet.version + 1,
         ..fleet.clone()
     }
-}
-
-fn later(boot: Boot, time: Millis) -> Boot {
-    Boot(boot.0.saturating_add(time.0))
 }

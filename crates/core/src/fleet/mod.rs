@@ -51,9 +51,9 @@ pub use row::{
 use crate::time::Millis;
 
 /// Time between heartbeats while something is due soon.
-pub const FAST: Millis = Millis(1_000);
+pub const HEARTBEAT_FAST: Millis = Millis(1_000);
 /// Time between heartbeats otherwise.
-pub const SLOW: Millis = Millis(5_000);
+pub const HEARTBEAT_SLOW: Millis = Millis(5_000);
 /// Time that a fast heartbeat must stand still until its machine counts as dead.
 pub const SILENCE_FAST: Millis = Millis(3_000);
 /// Time that a slow heartbeat must stand still until its machine counts as dead.
@@ -65,13 +65,13 @@ pub const DUE_SOON: Millis = Millis(15_000);
 /// Living machines that each machine looks at.
 pub const NEIGHBOURS: usize = 3;
 /// Maximum number of rows in a look that is not wide. Dead neighbours are part of it, so that their return is noticed.
-pub const ARC: usize = 16;
+pub const LOOK_ROWS_MAX: usize = 16;
 /// Time between looks at all machines.
-pub const WIDE: Millis = Millis(60_000);
+pub const WIDE_LOOK_EVERY: Millis = Millis(60_000);
 /// Time for which a machine that was fenced though it ran publishes the slow pace.
-pub const FLAPPING: Millis = Millis(3_600_000);
+pub const SLOW_AFTER_FENCE: Millis = Millis(3_600_000);
 /// Time without a failed look after which such a machine asks for its shard, unless it is configured.
-pub const STABLE: Millis = Millis(60_000);
+pub const RETURN_AFTER_DEFAULT: Millis = Millis(60_000);
 /// Time after which a request for a hand-back is repeated.
 pub const REQUEST_AGAIN: Millis = Millis(5_000);
 /// Deadline of a statement of the membership.
@@ -79,8 +79,8 @@ pub const STATEMENT_DEADLINE: Millis = Millis(5_000);
 /// Deadline of a heartbeat that promises the next one within a second, unless three have failed.
 pub const FAST_DEADLINE: Millis = Millis(1_500);
 /// Time that other machines have to reconnect after a look failed here, before their silence counts.
-pub const RECONNECT: Millis = Millis(STATEMENT_DEADLINE.0 + BACK_OFF.0);
+pub const RECONNECT_AFTER_FAULT: Millis = Millis(STATEMENT_DEADLINE.0 + LOOK_RETRY_MAX.0);
 /// Longest time until a failed look is repeated.
-pub const BACK_OFF: Millis = Millis(5_000);
+pub const LOOK_RETRY_MAX: Millis = Millis(5_000);
 /// Time that an adopter waits after a deadline. The times of two machines differ by less, so nothing is early.
 pub const ADOPTED_GRACE: Millis = crate::limit::CLOCK_DISAGREEMENT;

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::version::Version;
-use super::{FAST, SILENCE_FAST, SILENCE_SLOW, SLOW};
+use super::{HEARTBEAT_FAST, HEARTBEAT_SLOW, SILENCE_FAST, SILENCE_SLOW};
 use crate::time::{Millis, Steady};
 
 /// Id of a machine: random, made once, kept in its state folder.
@@ -36,8 +36,8 @@ impl Pace {
     /// Time between two heartbeats.
     pub const fn every(self) -> Millis {
         match self {
-            Pace::Fast => FAST,
-            Pace::Slow => SLOW,
+            Pace::Fast => HEARTBEAT_FAST,
+            Pace::Slow => HEARTBEAT_SLOW,
         }
     }
 
@@ -167,7 +167,7 @@ pub struct Look {
     /// Timeline of the server that answered.
     pub timeline: u64,
     /// True if the heartbeat that the statement carried was written.
-    pub beaten: bool,
+    pub heartbeat_written: bool,
     /// Row of this machine, after the heartbeat.
     pub own: Option<MachineRow>,
     /// Rows of the machines that were asked for, or of all others.

@@ -7,7 +7,7 @@
 //! more slowly looks faster as soon as a heartbeat is missing.
 
 use super::row::{Claim, MachineRow, Pace, Standing};
-use super::{RECONNECT, SILENT_LOOKS};
+use super::{RECONNECT_AFTER_FAULT, SILENT_LOOKS};
 use crate::time::{Boot, Millis};
 
 /// Observation of one machine.
@@ -52,7 +52,10 @@ impl Watch {
     pub fn look(&mut self, row: &MachineRow, sent: Boot, answered: Boot) -> bool {
         let is_alive = row.claim != self.claim || row.heartbeat > self.heartbeat;
         if self.looks == 0 {
-            *self = Watch::new(row, Boot(answered.0.saturating_add(RECONNECT.0)));
+            *self = Watch::new(
+                row,
+                Boot(answered.0.saturating_add(RECONNECT_AFTER_FAULT.0)),
+            );
             return is_alive;
         }
         if is_alive {
@@ -60,8 +63,8 @@ impl Watch {
             return true;
         }
         let every = row.pace.every();
-        let is_late = self.is_late || since(sent, self.since) >= every;
-        let gap = since(sent, self.last).0 > every.0 * 3 / 2;
+        let is_late = self.is_late || sent.since(self.since) >= every;
+        let gap = sent.since(self.last).0 > every.0 * 3 / 2;
         if gap && !self.is_dead() {
             *self = Watch::new(row, answered);
             self.is_late = is_late;
@@ -87,7 +90,7 @@ impl Watch {
 
     /// Time that the heartbeat is known to have stood still.
     pub fn silence(&self) -> Millis {
-        since(self.last, self.since)
+        self.last.since(self.since)
     }
 
     /// True if the machine counts as dead.
@@ -106,9 +109,4 @@ impl Watch {
         let wait = left.min(self.pace.every());
         Boot(self.last.0.saturating_add(wait.0))
     }
-}
-
-/// Time between two readings of the boot clock; zero if they are in the other order.
-pub(super) fn since(later: Boot, earlier: Boot) -> Millis {
-    Millis(later.0.saturating_sub(earlier.0))
 }

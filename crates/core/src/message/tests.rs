@@ -39,7 +39,7 @@ fn unread(outbox: &Outbox) -> Option<bool> {
 fn message_that_is_gone_is_forgotten_when_its_answer_fails() {
     let mut outbox = in_answer();
     outbox.unload(|number| number == 3);
-    outbox.commit_failed(Reverted::Both);
+    outbox.commit_failed(RevertScope::Both);
     assert_eq!(unread(&outbox), None);
     outbox.load(stored(true), |_| Steady(0));
     assert_eq!(unread(&outbox), Some(true));
@@ -51,14 +51,14 @@ fn message_that_is_loaded_again_is_unread_and_marked_when_its_answer_fails() {
     outbox.unload(|number| number == 3);
     outbox.load(stored(true), |_| Steady(0));
     assert_eq!(unread(&outbox), None);
-    outbox.commit_failed(Reverted::Both);
+    outbox.commit_failed(RevertScope::Both);
     assert_eq!(unread(&outbox), Some(true));
 }
 
 #[test]
 fn unread_message_that_is_loaded_again_keeps_the_mark() {
     let mut outbox = in_answer();
-    outbox.commit_failed(Reverted::Both);
+    outbox.commit_failed(RevertScope::Both);
     assert_eq!(unread(&outbox), Some(false));
     outbox.load(stored(true), |_| Steady(0));
     outbox.load(stored(false), |_| Steady(0));

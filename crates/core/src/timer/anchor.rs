@@ -12,7 +12,7 @@
 //!    [`CLOCK_DISAGREEMENT`](crate::limit::CLOCK_DISAGREEMENT) moves the anchor, never a deadline.
 
 use crate::limit;
-use crate::time::{Boot, Now, Steady, Wall};
+use crate::time::{Boot, Now, Steady, Wall, signed_difference};
 
 /// Recorded relation of the clocks: one row, regardless of the number of timers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Anchor {
                 by_calendar.saturating_sub(unnoticed).max(kept.reached.0)
             }
         };
-        let wall_offset = less(now.wall.0, steady);
+        let wall_offset = signed_difference(now.wall.0, steady);
         // The two clocks are not read at the same instant, so the recorded difference stays until it is clearly
         // wrong.
         let noted = kept
@@ -50,7 +50,7 @@ impl Anchor {
         let noted = noted.filter(|noted| !disagree(*noted, wall_offset));
         Anchor {
             boot_id,
-            boot_offset: less(steady, now.boot.0),
+            boot_offset: signed_difference(steady, now.boot.0),
             wall_offset: noted.unwrap_or(wall_offset),
             reached: Steady(steady),
         }
@@ -74,7 +74,7 @@ impl Anchor {
     /// Compares the wall clock with the anchor. Returns whether the anchor has changed and must be recorded.
     pub fn note(&mut self, now: Now) -> bool {
         let steady = self.steady(now.boot);
-        let wall_offset = less(now.wall.0, steady.0);
+        let wall_offset = signed_difference(now.wall.0, steady.0);
         if !disagree(wall_offset, self.wall_offset) {
             return false;
         }
@@ -90,12 +90,4 @@ fn disagree(left: i64, right: i64) -> bool {
 
 fn add(time: u64, by: i64) -> u64 {
     time.saturating_add_signed(by)
-}
-
-fn less(left: u64, right: u64) -> i64 {
-    i64::try_from(i128::from(left) - i128::from(right)).unwrap_or(if left > right {
-        i64::MAX
-    } else {
-        i64::MIN
-    })
 }

@@ -132,8 +132,10 @@ impl Act {
 /// Reason of an answer about a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The timer was created or continued, and the call does not stand by.
+    /// The timer was created, and the call does not stand by.
     Made,
+    /// An earlier call with the same key has created the timer, and this one does not stand by.
+    Joined,
     /// The timer has completed.
     Completed,
     /// The standby is over; the timer continues.

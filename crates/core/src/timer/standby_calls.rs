@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::id::CallId;
 use crate::time::Steady;
-use crate::undo_log::{Reverted, UndoLog};
+use crate::undo_log::{RevertScope, UndoLog};
 
 /// Standby of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl StandbyCalls {
     }
 
     /// Reverts the changes of these generations. Returns the calls that stand by again.
-    pub fn commit_failed(&mut self, which: Reverted) -> Vec<CallId> {
+    pub fn commit_failed(&mut self, which: RevertScope) -> Vec<CallId> {
         let mut back = Vec::new();
         while let Some((call, before)) = self.undo.pop(which) {
             match before {

@@ -20,7 +20,7 @@ use crate::limit;
 use crate::numbers::Numbers;
 use crate::request;
 use crate::time::{Boot, Millis, Now, Steady, Wall};
-use crate::undo_log::{Reverted, UndoLog};
+use crate::undo_log::{RevertScope, UndoLog};
 
 /// Position of a timer in the table: the index of its agent in the upper bits and its number in the lower bits, so
 /// that the timers of one agent are adjacent and in the order of their creation.
@@ -547,7 +547,7 @@ impl Timers {
 
     /// Reverts the changes of these generations, because they could not be recorded. Timers that are due wait for
     /// [`limit::COMMIT_RETRY`].
-    pub fn commit_failed(&mut self, now: Now, which: Reverted) {
+    pub fn commit_failed(&mut self, now: Now, which: RevertScope) {
         self.numbers.commit_failed(which);
         while let Some(step) = self.undo.pop(which) {
             match step {
@@ -564,7 +564,7 @@ impl Timers {
         }
         self.held_until = Some(self.steady(now) + limit::COMMIT_RETRY);
         match self.anchored {
-            Anchored::InFlight if which == Reverted::Gathering => {}
+            Anchored::InFlight if which == RevertScope::Gathering => {}
             Anchored::Gathering | Anchored::InFlight => self.anchored = Anchored::Unsafe,
             Anchored::Never | Anchored::Safe | Anchored::Unsafe => {}
         }

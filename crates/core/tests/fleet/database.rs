@@ -126,7 +126,7 @@ impl Database {
                         && row.heartbeat < beat.heartbeat
                         && matches!(row.standing, Standing::Member | Standing::Left)
                 });
-                let beaten = row.is_some();
+                let heartbeat_written = row.is_some();
                 if let Some(row) = row {
                     row.heartbeat = beat.heartbeat;
                     row.pace = beat.pace;
@@ -134,7 +134,7 @@ impl Database {
                     row.fleet_time = beat.fleet_time;
                     row.written = clock;
                 }
-                self.look(clock, from, &beat.scope, &beat.shards, beaten)
+                self.look(clock, from, &beat.scope, &beat.shards, heartbeat_written)
             }
             Statement::Enter {
                 expected,
@@ -224,7 +224,7 @@ impl Database {
         from: MachineId,
         scope: &Scope,
         shards: &[ShardId],
-        beaten: bool,
+        heartbeat_written: bool,
     ) -> Answer {
         let rows = &self.rows;
         let is_read = |id: MachineId| match scope {
@@ -239,7 +239,7 @@ impl Database {
             fleet: rows.fleet.clone(),
             database_clock: clock,
             timeline: self.timeline,
-            beaten,
+            heartbeat_written,
             own: rows.machines.get(&from).cloned(),
             machines: (rows.machines.values())
                 .filter(|row| is_read(row.id))

@@ -97,11 +97,11 @@ impl World {
                 self.forgive_losses();
                 self.count("dropped");
             }
-            Effect::Ring { machine } => {
+            Effect::NotifyMachine { machine } => {
                 let link = self.machines[place].link;
                 if self.has_bell && self.is_up && !link.no_requests {
                     let delay = 1 + self.random.below(link.delay + 1);
-                    self.put(delay, Happening::Rung(machine));
+                    self.put(delay, Happening::Notified(machine));
                 }
             }
             Effect::RequestHandBack { shard, owner } => {

@@ -12,7 +12,7 @@ use abide_core::fleet::session::{Home, Loss, Reach, reach};
 use abide_core::fleet::version::{Program, Version, WriteRefusal, may_write};
 use abide_core::fleet::{
     Answer, Claim, DatabaseClock, Effect, Event, Identity, MachineId, MachineRow, Member, Pace,
-    STABLE, Standing, Statement,
+    RETURN_AFTER_DEFAULT, Standing, Statement,
 };
 use abide_core::time::{Boot, Steady};
 
@@ -220,7 +220,7 @@ fn joining(random: u64) -> (Member, u64) {
             schema: 1,
         },
         lost_after: None,
-        return_after: STABLE,
+        return_after: RETURN_AFTER_DEFAULT,
         random,
         boot_offset: None,
     });

@@ -1,7 +1,9 @@
 //! Few members on a database that answers at once: what they conclude about each other.
 
 use abide_core::fleet::version::{Program, Version};
-use abide_core::fleet::{Effect, Event, Identity, MachineId, Member, STABLE, Standing, Statement};
+use abide_core::fleet::{
+    Effect, Event, Identity, MachineId, Member, RETURN_AFTER_DEFAULT, Standing, Statement,
+};
 use abide_core::time::Boot;
 
 use crate::database::Database;
@@ -27,7 +29,7 @@ impl Daemon {
                 schema: 1,
             },
             lost_after: None,
-            return_after: STABLE,
+            return_after: RETURN_AFTER_DEFAULT,
             random,
             boot_offset: None,
         });
@@ -114,11 +116,11 @@ fn machine_that_does_not_answer_a_call_is_reported_at_once_and_adopted_by_its_he
     }
     let machine = MachineId(2);
     let reported = |effect: &Effect| *effect == Effect::MachineUnanswered { machine };
-    let rung = |effect: &Effect| *effect == Effect::Ring { machine };
+    let notified = |effect: &Effect| *effect == Effect::NotifyMachine { machine };
     let adopted =
         |effect: &Effect| matches!(effect, Effect::Load { shard, .. } if shard.0 == machine);
     assert_eq!(daemons[0].count(reported), 1);
-    assert_eq!(daemons[0].count(rung), 1);
+    assert_eq!(daemons[0].count(notified), 1);
     pass(&mut daemons, &mut database, 66_000);
     assert_eq!(daemons[0].count(adopted), 0);
     pass(&mut daemons, &mut database, 90_000);

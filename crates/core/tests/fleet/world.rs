@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use abide_core::Millis;
 use abide_core::fleet::version::{Program, Version};
-use abide_core::fleet::{Event, Identity, MachineId, STABLE, ShardId, Statement};
+use abide_core::fleet::{Event, Identity, MachineId, RETURN_AFTER_DEFAULT, ShardId, Statement};
 use abide_core::time::Boot;
 
 use crate::checks::{Answer, Sabotage, Truths};
@@ -91,7 +91,7 @@ pub enum Happening {
     Commit(Sender, Batch),
     Reply(Place, u64, Reply),
     Asked(MachineId, ShardId),
-    Rung(MachineId),
+    Notified(MachineId),
     Copy,
 }
 
@@ -248,7 +248,7 @@ impl World {
                 schema: 1,
             },
             lost_after: None,
-            return_after: STABLE,
+            return_after: RETURN_AFTER_DEFAULT,
             random,
             boot_offset: machine.boot_offset,
         };
@@ -427,7 +427,7 @@ impl World {
     pub fn happen(&mut self, happening: Happening) {
         let place = match &happening {
             Happening::Wake(place, ..) | Happening::Reply(place, ..) => Some(*place),
-            Happening::Asked(id, _) | Happening::Rung(id) => {
+            Happening::Asked(id, _) | Happening::Notified(id) => {
                 let is_it =
                     |machine: &Machine| machine.daemon.as_ref().is_some_and(|d| d.id == *id);
                 match self.machines.iter().position(is_it) {
@@ -466,9 +466,9 @@ impl World {
                     self.step(place, Event::HandBackRequested { shard });
                 }
             }
-            Happening::Rung(_) => {
+            Happening::Notified(_) => {
                 if let Some(place) = place {
-                    self.step(place, Event::Rung);
+                    self.step(place, Event::Notified);
                 }
             }
             Happening::Copy => {

@@ -1,10 +1,9 @@
 //! The simulated daemon: it performs the effects of the engine until it crashes.
 
-use abide_core::record::replay;
 use abide_core::session::Phase;
 use abide_core::{Effect, Engine, Event, Millis, Record, SessionId};
 
-use super::check::CloneQuestions;
+use super::check::{CloneQuestions, open_questions};
 use super::keeper::{Deadline, Keeper, Truth};
 use super::{Life, Sim};
 
@@ -97,7 +96,7 @@ impl Sim {
                 }
             }
             Effect::Ask { question } => {
-                let recorded = replay(&self.records).contains_key(&question);
+                let recorded = open_questions(&self.records).contains_key(&question);
                 assert!(recorded, "{question} was shown before it was recorded");
                 assert!(self.shown.insert(question), "{question} was shown twice");
             }
@@ -182,7 +181,7 @@ impl Sim {
                 deadline: keeper.deadline_at(),
             });
         }
-        for (question, state) in replay(&self.records) {
+        for (question, state) in open_questions(&self.records) {
             told.push(Event::Reopened { question, state });
         }
         if self.random.chance(50) {

@@ -148,10 +148,15 @@ impl SandboxConfig {
             .chain(parts.map(|part| (&part.write, &part.hide)))
         {
             for path in write.iter().chain(hide) {
+                let shown = path.display().to_string();
                 if !path.is_absolute() && !path.starts_with("~") {
                     return Err(InvalidSetting(format!(
-                        "`sandbox.write` and `sandbox.hide` need paths that begin with / or ~/; got {:?}",
-                        path.display().to_string()
+                        "`sandbox.write` and `sandbox.hide` need paths that begin with / or ~/; got {shown:?}"
+                    )));
+                }
+                if shown.contains('*') {
+                    return Err(InvalidSetting(format!(
+                        "`sandbox.write` and `sandbox.hide` take no patterns; name the folder instead of {shown:?}"
                     )));
                 }
             }
@@ -174,6 +179,17 @@ impl SandboxConfig {
         for part in &self.r#for {
             if part.agent.is_none() && part.folder.is_none() {
                 return Err("`[[sandbox.for]]` needs `agent` or `folder`".into());
+            }
+            if part.agent.as_deref() == Some("") {
+                return Err("`agent` of `[[sandbox.for]]` needs a name".into());
+            }
+            if let Some(folder) = &part.folder
+                && !folder.starts_with(['/', '*'])
+                && !Path::new(folder).starts_with("~")
+            {
+                return Err(InvalidSetting(format!(
+                    "`folder` of `[[sandbox.for]]` needs a path that begins with /, ~/ or *; got {folder:?}"
+                )));
             }
         }
         Ok(())
@@ -247,6 +263,9 @@ mod tests {
             ("mode = \"none\"", "unknown variant"),
             ("modes = \"off\"", "unknown field"),
             ("write = [\"cache\"]", "begin with / or ~/"),
+            ("hide = [\"~/*.key\"]", "take no patterns"),
+            ("[[for]]\nfolder = \"src/*\"", "begins with /, ~/ or *"),
+            ("[[for]]\nagent = \"\"", "needs a name"),
             ("[[for]]\nmode = \"off\"", "needs `agent` or `folder`"),
             ("allow = [\"*\"]", "`sandbox.allow`: allow entry \"*\""),
             ("allow = [\"https://a.org\"]", "without a scheme"),

@@ -103,6 +103,12 @@ impl FleetState {
         identity::taken_name(&self.own_name, self.own?).filter(|_| is_changed)
     }
 
+    /// True if the machine counts as dead, or does not answer calls.
+    pub fn is_silent(&self, id: MachineId) -> bool {
+        let machine = self.machines.get(&id);
+        machine.is_some_and(|machine| !machine.is_alive())
+    }
+
     /// True if there is another machine that has not left.
     pub fn has_others(&self) -> bool {
         let mut all = self.machines.values();

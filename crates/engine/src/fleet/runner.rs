@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use abide_core::fleet::effect::{Effect, Event, Statement};
 use abide_core::fleet::version::{Program, WriteRefusal};
-use abide_core::fleet::{Answer, Identity, MachineId, Member, STABLE, Standing};
+use abide_core::fleet::{Answer, Identity, MachineId, Member, RETURN_AFTER_DEFAULT, Standing};
 use abide_core::time::Boot;
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -132,7 +132,7 @@ impl Runner {
                     let event = self.due_event();
                     self.step(event).await;
                 }
-                () = self.rung.notified() => self.step(Event::Rung).await,
+                () = self.rung.notified() => self.step(Event::Notified).await,
                 () = alarm.until(at) => self.step(Event::Tick).await,
             }
         }
@@ -164,7 +164,7 @@ impl Runner {
             ));
         }
         for owner in std::mem::take(&mut self.requested) {
-            self.ring(owner);
+            self.notify_machine(owner);
         }
         self.note(&statement, &read);
         if read.has_frame {
@@ -337,7 +337,7 @@ impl Runner {
             }
             Effect::Suspend { shard } => self.tell(Ownership::Suspend(shard)).await,
             Effect::Drop { shard } => self.tell(Ownership::Drop(shard)).await,
-            Effect::Ring { machine } => self.ring(machine),
+            Effect::NotifyMachine { machine } => self.notify_machine(machine),
             Effect::MachineSilent { machine, since } => {
                 tracing::warn!("machine {} does not answer", self.name(machine));
                 self.publish_machine(machine, |machine| machine.silent_since = Some(since));
@@ -381,7 +381,7 @@ impl Runner {
 
     /// Has another machine look soon. The notification is sent beside the statements: transactions that notify commit
     /// one after the other in the whole server. A fault is ignored, because the machine looks later by itself.
-    fn ring(&self, machine: MachineId) {
+    fn notify_machine(&self, machine: MachineId) {
         if let Some(link) = self.link.clone() {
             tokio::spawn(async move { drop(link.notify(&statements::bell(machine)).await) });
         }
@@ -464,7 +464,10 @@ fn member(parts: &RunnerParts, boot_offset: Option<i64>) -> Member {
             schema: SCHEMA_VERSION,
         },
         lost_after: parts.introduction.lost_after,
-        return_after: parts.introduction.return_after.unwrap_or(STABLE),
+        return_after: parts
+            .introduction
+            .return_after
+            .unwrap_or(RETURN_AFTER_DEFAULT),
         random: entropy::bits(),
         boot_offset,
     })

@@ -114,7 +114,8 @@ impl Handle {
     pub async fn take_messages_of(&self, caller: &Caller) -> bool {
         let state = self.fleet().map(Fleet::state);
         let is_shared = |state: &Arc<FleetState>| {
-            state.is_joined && !state.is_database_away && state.has_others()
+            let is_away = state.is_database_away || self.store().trouble().is_some();
+            state.is_joined && !is_away && state.has_others()
         };
         let Some(agent) = caller
             .agent

@@ -263,7 +263,7 @@ pub(super) fn read(
         fleet: fleet_row(fleet).ok_or(Invalid("fleet"))?,
         database_clock: value(fleet, 9).map(DatabaseClock).ok_or(Invalid("fleet"))?,
         timeline: value(fleet, 10).ok_or(Invalid("fleet"))?,
-        beaten: !of("beaten").is_empty(),
+        heartbeat_written: !of("beaten").is_empty(),
         own: machines
             .iter()
             .find(|machine| machine.row.id == me)

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use crate::stream::Stream;
 use abide_session::proc::{self, ProcessHandle};
-use abide_session::{FORK_SERVER_FD, descriptors, fd_passing, inherited_fd, oom};
+use abide_session::{FORK_SERVER_FD, fd_passing, inherited_fd, nofile_limit, oom};
 
 /// Running fork server and the socket that takes its orders.
 pub(super) struct ForkServer {
@@ -43,7 +43,7 @@ impl ForkServer {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        descriptors::restore_limit(&mut command);
+        nofile_limit::restore(&mut command);
         oom::restore_score(&mut command);
         inherited_fd::pass(&mut command, theirs, FORK_SERVER_FD);
         Ok(ForkServer {

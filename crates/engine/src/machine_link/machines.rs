@@ -403,19 +403,13 @@ impl OtherMachines {
 
     /// True if the machine counts as dead.
     pub fn is_silent(&self, id: MachineId) -> bool {
-        let state = self.state();
-        let machine = state.machines.get(&id);
-        machine.is_some_and(|machine| !machine.is_alive())
+        self.state().is_silent(id)
     }
 
     /// Waits until the machine counts as dead.
     pub async fn until_silent(&self, id: MachineId) {
         let mut states = self.fleet.watch();
-        let is_silent = |state: &Arc<FleetState>| {
-            let machine = state.machines.get(&id);
-            machine.is_some_and(|machine| !machine.is_alive())
-        };
-        if states.wait_for(is_silent).await.is_err() {
+        if states.wait_for(|state| state.is_silent(id)).await.is_err() {
             std::future::pending().await
         }
     }
@@ -441,7 +435,7 @@ impl OtherMachines {
         // All machines look soon, and the next list of this one has the word.
         let others = state.machines.values().filter(|other| other.is_alive());
         table.ring(others.map(|other| other.row.id)).await;
-        self.fleet.send(Event::Rung).await;
+        self.fleet.send(Event::Notified).await;
         let mut states = self.fleet.watch();
         let id = machine.row.id;
         let is_shown =

@@ -9,7 +9,7 @@ mod verify;
 
 use std::fs::File;
 use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -112,7 +112,7 @@ impl AuditLog {
         let day = entry.at / DAY;
         let mut today = lock(&self.today);
         let today = match &mut *today {
-            Some(today) if today.day == day => today,
+            Some(today) if today.day == day && !today.is_deleted()? => today,
             slot => slot.insert(self.open(day)?),
         };
         // A daemon that takes over writes while the former one still does.
@@ -227,6 +227,11 @@ impl AuditLog {
 }
 
 impl Today {
+    /// True if the file was removed: lines written to it would be lost.
+    fn is_deleted(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() == 0)
+    }
+
     fn append(&mut self, entry: &mut AuditLine, folder: &Path) -> io::Result<()> {
         let length = self.file.metadata()?.len();
         let mut lines = Vec::new();

@@ -308,6 +308,18 @@ fn append(log: &audit::AuditLog, command: &str) {
     });
 }
 
+#[test]
+fn audit_log_is_made_again_after_its_folder_was_removed() {
+    let parent = tempfile::tempdir().expect("a folder");
+    let folder = parent.path().join("audit");
+    let log = three_lines(&folder);
+    std::fs::remove_dir_all(&folder).expect("the log is removed");
+    append(&log, "d");
+    let lines = log.read(0, 10);
+    let commands: Vec<&str> = lines.iter().map(|line| &*line.command).collect();
+    assert_eq!(commands, ["d"]);
+}
+
 fn only_file(folder: &Path) -> PathBuf {
     let mut files = std::fs::read_dir(folder).expect("a folder");
     files.next().expect("a file").expect("an entry").path()

@@ -46,6 +46,7 @@ use super::entropy;
 use super::web::Web;
 use crate::lock::lock;
 use crate::seams::ProbeControl;
+use crate::text::safe_words;
 use backoff::ActiveProbes;
 use inotify::Watcher;
 
@@ -296,7 +297,12 @@ impl Prober {
                     let open = move || bounds.open(&path).map(drop);
                     self.services.run_blocking(open).await?;
                 }
-                _ => {}
+                // A command runs in the agent's sandbox, and sessions are its own. `each_leaf` returns no group.
+                Condition::Command(_)
+                | Condition::Session { .. }
+                | Condition::SessionElsewhere { .. }
+                | Condition::All(_)
+                | Condition::Any(_) => {}
             }
         }
         Ok(())
@@ -305,7 +311,8 @@ impl Prober {
     /// Last observation of a probe.
     pub fn last_seen(&self, timer: TimerId) -> Option<String> {
         let all = lock(&self.probes);
-        all.get(&timer).map(|probe| probe.observations.last())
+        let last = all.get(&timer).map(|probe| probe.observations.last());
+        last.as_deref().map(safe_words)
     }
 }
 

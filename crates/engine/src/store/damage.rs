@@ -86,12 +86,12 @@ pub(crate) struct OpenedStore {
 }
 
 /// Opens a PostgreSQL database. Without one that can be used, nothing is stored until there is.
-pub(crate) fn open_postgres(
+pub(crate) async fn open_postgres(
     address: PostgresAddress,
     machine: OwnMachine,
 ) -> Result<OpenedStore, StoreFault> {
     let boot_id = machine.boot_id;
-    let fault = match postgres::open(address.clone(), machine) {
+    let fault = match postgres::open(address.clone(), machine).await {
         Ok((opened, fleet)) => {
             return Ok(OpenedStore {
                 opened,
@@ -117,7 +117,7 @@ pub(crate) fn open_postgres(
         opened: open_without_database(boot_id, store)?,
         fault: None,
         fleet: None,
-        usable_again: Some(postgres::watch(address)?),
+        usable_again: Some(postgres::watch(address)),
     })
 }
 

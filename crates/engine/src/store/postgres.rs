@@ -1,7 +1,8 @@
 //! PostgreSQL, for a daemon whose configuration names one: `store = "postgres://user@host/db?schema=abide"`.
 //!
-//! One thread writes (`writer.rs`), one reads few rows and one reads many (`reads.rs`), each with a connection of its
-//! own. The event loop waits for none. The membership (`crate::fleet`), which decides what shards are written here, and the links between machines
+//! One task writes (`writer.rs`), one thread reads few rows and one reads many (`reads.rs`), each with a connection of its
+//! own. The event loop waits for none. The task runs on the thread of the event loop, so that a commit wakes no other
+//! thread. The membership (`crate::fleet`), which decides what shards are written here, and the links between machines
 //! (`crate::machine_link`) have connections of their own.
 
 mod batch;
@@ -21,15 +22,14 @@ mod transaction;
 mod writer;
 
 use std::ops::Range;
-use std::sync::{Arc, mpsc as std_mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
-use abide_core::Record;
 use abide_core::fleet::ShardId;
 use abide_core::id::IdPermutation;
 use abide_core::record::StoredState;
 use abide_core::timer::Anchor;
-use tokio::runtime::Runtime;
+use abide_core::{Millis, Record};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub(crate) use directory::MAX_ENTRIES;
@@ -51,7 +51,7 @@ use super::{Job, JobQueue, Opened, Store, StoreFault, StoreReader, WakerRecord};
 use crate::clients::ConnectedReaders;
 use crate::clock::{SystemClock, pause, sleep_until};
 use crate::config::Paths;
-use crate::fleet::{Fleet, Introduction, MachineIdentity, Ownership, Runner, RunnerParts};
+use crate::fleet::{Fleet, Introduction, MachineIdentity, Runner, RunnerParts};
 use crate::lock::lock;
 
 /// Time between two attempts to reach a database that was away when the daemon started.
@@ -61,9 +61,9 @@ const OLDEST_SERVER: u64 = 140_000;
 /// Changes of shards that may be queued, for the writer and for the event loop.
 const MAX_CHANGES: usize = 1_024;
 /// Time for which the start waits for the timers of this machine. They are loaded later if another machine has them.
-const START: Duration = Duration::from_secs(3);
+const START: Millis = Millis::from_secs(3);
 
-/// PostgreSQL with a thread that writes.
+/// PostgreSQL with a task that writes.
 struct Postgres {
     queue: JobQueue,
     /// Place for a search for messages of other machines in the queue.
@@ -91,7 +91,7 @@ pub(crate) struct OpenedFleet {
 }
 
 /// Opens the database, migrates its schema, joins its fleet and reads what is open.
-pub(super) fn open(
+pub(super) async fn open(
     address: Address,
     machine: OwnMachine,
 ) -> Result<(Opened, OpenedFleet), StoreFault> {
@@ -111,6 +111,7 @@ pub(super) fn open(
         ownership,
     });
     let reads = Reads::start(address.clone())?;
+    let (link, ids) = prepare(&address).await?;
     let parts = WriterParts {
         address,
         home,
@@ -120,16 +121,20 @@ pub(super) fn open(
         changes: changes_sender,
         trouble: trouble.clone(),
     };
-    let ids = start_writer(parts, runner, queue, ownership_changes)?;
-    let id_permutation = ids.id_permutation;
+    let writer = Writer::new(parts, &ids, link);
+    let membership = tokio::spawn(runner.run());
+    tokio::spawn(async move {
+        writer.serve(queue, ownership_changes).await;
+        membership.abort();
+    });
     let FirstLoad {
         boot_offset,
         rows,
         others,
         changes,
-    } = first_load(changes, home)?;
+    } = first_load(changes, home).await;
     let store = Postgres::new(jobs, trouble, fleet.clone());
-    let reader = StoreReader::of_postgres(reads, id_permutation, ownership::column(home));
+    let reader = StoreReader::of_postgres(reads, ids.id_permutation, ownership::column(home));
     let opened = opened_with(Arc::new(store), reader, ids, boot_id, boot_offset, rows);
     let fleet = OpenedFleet {
         fleet,
@@ -137,29 +142,6 @@ pub(super) fn open(
         changes,
     };
     Ok((opened, fleet))
-}
-
-/// Starts the thread that writes, and waits until it is connected.
-fn start_writer(
-    parts: WriterParts,
-    runner: Runner,
-    queue: mpsc::Receiver<Job>,
-    ownership: mpsc::Receiver<Ownership>,
-) -> Result<ReservedIds, StoreFault> {
-    let (opened, joined) = std_mpsc::sync_channel::<Result<ReservedIds, StoreFault>>(1);
-    run_on_thread(async move {
-        let (link, ids) = match prepare(&parts.address).await {
-            Ok(found) => found,
-            Err(fault) => return drop(opened.send(Err(fault))),
-        };
-        let writer = Writer::new(parts, &ids, link);
-        let _ = opened.send(Ok(ids));
-        let membership = tokio::spawn(runner.run());
-        writer.serve(queue, ownership).await;
-        membership.abort();
-    })?;
-    let ended = || StoreFault::Refused("the thread of the database has ended".into());
-    joined.recv().map_err(|_| ended())?
 }
 
 /// Connects for the first time: checks the server and migrates the schema.
@@ -200,35 +182,27 @@ struct FirstLoad {
 }
 
 /// Waits for the rows of the own shard.
-fn first_load(
-    mut changes: mpsc::Receiver<ShardChange>,
-    home: ShardId,
-) -> Result<FirstLoad, StoreFault> {
-    let (done, loaded) = std_mpsc::sync_channel(1);
-    run_on_thread(async move {
-        let until = SystemClock.mono() + abide_core::Millis(START.as_millis() as u64);
-        let (mut boot_offset, mut rows, mut others) = (None, None, Vec::new());
-        while rows.is_none() {
-            let change = tokio::select! {
-                change = changes.recv() => change,
-                () = sleep_until(&SystemClock, Some(until)) => None,
-            };
-            match change {
-                Some(ShardChange::TimeSet(set)) => boot_offset = Some(set),
-                Some(ShardChange::Loaded(loaded)) if loaded.shard == home => rows = Some(*loaded),
-                Some(other) => others.push(other),
-                None => break,
-            }
+async fn first_load(mut changes: mpsc::Receiver<ShardChange>, home: ShardId) -> FirstLoad {
+    let until = SystemClock.mono() + START;
+    let (mut boot_offset, mut rows, mut others) = (None, None, Vec::new());
+    while rows.is_none() {
+        let change = tokio::select! {
+            change = changes.recv() => change,
+            () = sleep_until(&SystemClock, Some(until)) => None,
+        };
+        match change {
+            Some(ShardChange::TimeSet(set)) => boot_offset = Some(set),
+            Some(ShardChange::Loaded(loaded)) if loaded.shard == home => rows = Some(*loaded),
+            Some(other) => others.push(other),
+            None => break,
         }
-        let _ = done.send(FirstLoad {
-            boot_offset,
-            rows,
-            others,
-            changes,
-        });
-    })?;
-    let ended = |_| StoreFault::Refused("a thread of the database has ended".into());
-    loaded.recv().map_err(ended)
+    }
+    FirstLoad {
+        boot_offset,
+        rows,
+        others,
+        changes,
+    }
 }
 
 fn opened_with(
@@ -258,9 +232,9 @@ fn opened_with(
 }
 
 /// Tells when a database can be opened that could not be at the start.
-pub(super) fn watch(address: Address) -> Result<oneshot::Receiver<()>, StoreFault> {
+pub(super) fn watch(address: Address) -> oneshot::Receiver<()> {
     let (reachable, receiver) = oneshot::channel();
-    run_on_thread(async move {
+    tokio::spawn(async move {
         loop {
             pause(RETRY).await;
             if prepare(&address).await.is_ok() {
@@ -268,24 +242,8 @@ pub(super) fn watch(address: Address) -> Result<oneshot::Receiver<()>, StoreFaul
                 return;
             }
         }
-    })?;
-    Ok(receiver)
-}
-
-/// Runs a future on a thread with a runtime of its own.
-fn run_on_thread(work: impl Future<Output = ()> + Send + 'static) -> Result<(), StoreFault> {
-    start_thread("abide-store", move |runtime| runtime.block_on(work))
-}
-
-fn start_thread(name: &str, work: impl FnOnce(Runtime) + Send + 'static) -> Result<(), StoreFault> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let thread = std::thread::Builder::new().name(name.into());
-    runtime
-        .and_then(|runtime| thread.spawn(move || work(runtime)))
-        .map(drop)
-        .map_err(|e| StoreFault::Refused(format!("a thread for the database: {e}")))
+    });
+    receiver
 }
 
 impl Postgres {

@@ -7,7 +7,7 @@ use abide_api::{QuestionAbout, TimerStats};
 use abide_core::id::IdPermutation;
 use abide_core::message::About;
 use abide_core::time::{Millis, Steady, Wall};
-use abide_core::timer::Kind;
+use abide_core::timer::{Create, Kind, Timer};
 use abide_core::{Agent, Conversation, MessageId, QuestionId, SessionId, TimerId};
 use rusqlite::Connection;
 
@@ -21,6 +21,7 @@ use super::query::{Columns, Query};
 use super::records::{TOLD_IN_ANSWER, Value};
 use super::timer_list::seconds;
 use crate::lock::lock;
+use crate::text::safe_words;
 
 /// Reader of stored timers, messages and questions. With SQLite, a read of few rows is done when it is called; one of
 /// many rows is done by another thread.
@@ -86,6 +87,33 @@ pub struct TimerRow {
     pub ended: Option<Wall>,
     /// Idempotency key of the last call that changed it.
     pub acted: Option<String>,
+}
+
+impl TimerRow {
+    /// Row of a timer that was created just now. The answer to its creation needs no read.
+    pub fn of_new(new: &Create, timer: &Timer) -> Self {
+        TimerRow {
+            id: timer.id,
+            agent: timer.agent.0.to_string(),
+            kind: timer.kind,
+            purpose: new.purpose.to_string(),
+            condition: new.until.as_deref().map(str::to_owned),
+            created: timer.checked,
+            checked: timer.checked,
+            total: timer.total,
+            standby: new.standby,
+            status: timer.status.as_str().to_owned(),
+            remaining: None,
+            due: None,
+            stop_reason: None,
+            seen: None,
+            ended_sessions: Vec::new(),
+            completed_by: None,
+            late: None,
+            ended: None,
+            acted: None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -449,7 +477,7 @@ pub(super) fn timer_row(ids: IdPermutation, row: &dyn Columns) -> Result<TimerRo
         id: TimerId::from_bits(ids.to_bits(row.u64(0)?)),
         agent: row.string(1)?,
         kind: kind(row.str(2)?),
-        purpose: row.string(3)?,
+        purpose: safe_words(&row.string(3)?),
         condition: row.opt_string(4)?,
         created: Wall(row.u64(5)?),
         checked: Wall(row.u64(6)?),
@@ -457,8 +485,8 @@ pub(super) fn timer_row(ids: IdPermutation, row: &dyn Columns) -> Result<TimerRo
         standby: row.opt_u64(8)?.map(Millis),
         status: row.string(9)?,
         remaining: row.opt_u64(10)?.map(Millis),
-        stop_reason: row.opt_string(11)?,
-        seen: row.opt_string(12)?,
+        stop_reason: row.opt_string(11)?.as_deref().map(safe_words),
+        seen: row.opt_string(12)?.as_deref().map(safe_words),
         ended_sessions: (row.text(18)?.unwrap_or_default().split_whitespace())
             .filter_map(|id| id.parse().ok())
             .collect(),

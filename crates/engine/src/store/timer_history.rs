@@ -4,6 +4,7 @@ use abide_core::{TimerId, Wall};
 
 use super::query::Query;
 use super::{StoreFault, StoreReader};
+use crate::text::safe_words;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerChangeRow {
@@ -22,7 +23,7 @@ impl StoreReader {
             db.rows(sql, &[number.into()], |row| {
                 Ok(TimerChangeRow {
                     change: row.string(0)?,
-                    reason: row.opt_string(1)?,
+                    reason: row.opt_string(1)?.as_deref().map(safe_words),
                     at: Wall(row.u64(2)?),
                 })
             })

@@ -234,7 +234,7 @@ impl WakerTask {
         let hold = hold.map(|at| Steady(now.boot.0 + at.saturating_sub(now.wall.0)));
         if let Some(state) = self.state(key, config) {
             let now = Steady(now.boot.0);
-            state.waker.kept(now, row.number, failures, hold);
+            state.waker.restored(now, row.number, failures, hold);
         }
     }
 
@@ -317,7 +317,7 @@ impl WakerTask {
     fn drop_idle(&mut self) {
         let now = self.now();
         self.wakers
-            .retain(|_, state| state.more || !state.waker.is_spent(now));
+            .retain(|_, state| state.more || !state.waker.is_idle(now));
     }
 
     /// State of one waker; `None`: its queue is full.
@@ -419,7 +419,7 @@ impl WakerTask {
         let config = self.configured.get(key.0);
         let waiting: Vec<u64> = state.waker.waiting().collect();
         for number in waiting {
-            if state.waker.is_urged(number) {
+            if state.waker.is_sent_now(number) {
                 continue;
             }
             let row = self.handle.store_reader().message(number).await?;

@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 
-use super::{Known, Member, Phase, later, next};
+use super::{Known, Member, Phase, next};
 use crate::fleet::clock::{Advice, Peer, by_database};
 use crate::fleet::effect::Effect;
 use crate::fleet::row::{Look, MachineId, MachineRow, Pace, ShardId, Standing};
 use crate::fleet::version::may_write;
-use crate::fleet::watch::{Watch, since};
-use crate::fleet::{FAST, WIDE};
+use crate::fleet::watch::Watch;
+use crate::fleet::{HEARTBEAT_FAST, WIDE_LOOK_EVERY};
 use crate::time::Boot;
 
 impl Member {
@@ -22,24 +22,24 @@ impl Member {
             self.next_wide = now;
         }
         if look.wide {
-            self.next_wide = later(sent, WIDE);
+            self.next_wide = sent + WIDE_LOOK_EVERY;
             let listed = |id: &MachineId| look.machines.iter().any(|row| row.id == *id);
             self.known.retain(|id, _| listed(id));
         }
         self.observe(sent, now, &look, effects);
         self.notice_timeline(now, &look);
         self.tell_time(sent, now, &look, effects);
-        if let Some(row) = look.own.as_ref().filter(|_| look.beaten) {
+        if let Some(row) = look.own.as_ref().filter(|_| look.heartbeat_written) {
             self.promised = row.pace;
         }
-        let is_fast = self.promised == Pace::Fast && look.beaten;
+        let is_fast = self.promised == Pace::Fast && look.heartbeat_written;
         if is_fast && !self.rung {
             let observers = self.observers();
-            effects.extend(observers.map(|machine| Effect::Ring { machine }));
+            effects.extend(observers.map(|machine| Effect::NotifyMachine { machine }));
         }
         self.rung = is_fast;
         let every = self.pace(now).min(self.promised.every());
-        let regular = later(sent, every);
+        let regular = sent + every;
         self.next_look = self.look_by.map_or(regular, |by| by.min(regular)).max(now);
         if !self.is_own_row_fine(sent, now, &look, effects) {
             return;
@@ -105,8 +105,8 @@ impl Member {
                 (known.reported, known.unanswered) = (false, None);
                 effects.push(Effect::MachineBack { machine: row.id });
             } else if may_be_old {
-                effects.push(Effect::Ring { machine: row.id });
-                by = Some(later(now, FAST));
+                effects.push(Effect::NotifyMachine { machine: row.id });
+                by = Some(now + HEARTBEAT_FAST);
             } else if row.standing == Standing::Member && known.watch.is_dead() && !known.reported {
                 known.reported = true;
                 effects.push(Effect::MachineSilent {
@@ -132,7 +132,7 @@ impl Member {
         let advice = self.clock.look(sent, now, look, &peers);
         // A boot clock that stood still is behind.
         let forward = before.zip(self.clock.now(now));
-        if forward.is_some_and(|(before, now)| now.since(before) > FAST) {
+        if forward.is_some_and(|(before, now)| now.since(before) > HEARTBEAT_FAST) {
             self.paused = Some(now);
         }
         match advice {
@@ -175,7 +175,7 @@ impl Member {
             Standing::Member | Standing::Left => {}
         }
         match row.claim == self.claim {
-            true => self.own_row_is_claimed(now, row, look.beaten, effects),
+            true => self.own_row_is_claimed(now, row, look.heartbeat_written, effects),
             false => self.own_row_is_taken(sent, now, row, effects),
         }
     }
@@ -185,11 +185,11 @@ impl Member {
         &mut self,
         now: Boot,
         row: &MachineRow,
-        beaten: bool,
+        heartbeat_written: bool,
         effects: &mut Vec<Effect>,
     ) -> bool {
         match self.phase {
-            Phase::Joined if !beaten => {
+            Phase::Joined if !heartbeat_written => {
                 // Every number is sent once, so another process has written this one.
                 return self.take_new_identity(effects);
             }
@@ -271,7 +271,7 @@ impl Member {
             }
             let is_away = row.id.0 == me && row.owner != me && !is_gone;
             let stable = self.identity.return_after;
-            let is_stable = (self.stable_since).is_some_and(|from| since(now, from) >= stable);
+            let is_stable = (self.stable_since).is_some_and(|from| now.since(from) >= stable);
             let may_ask = self.fenced.is_none() || is_stable;
             if is_away && may_ask && self.shards.may_ask(now) {
                 effects.push(Effect::RequestHandBack {
@@ -279,7 +279,7 @@ impl Member {
                     owner: row.owner,
                 });
                 // The request goes with the next look.
-                self.hurry(now);
+                self.look_by(now);
             }
         }
         if look.wide && !look.shards.iter().any(|row| row.id.0 == me) {

@@ -9,7 +9,6 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::batch::Statement;
 use super::link::{Address, Link, LinkFault};
-use super::start_thread;
 use crate::store::StoreFault;
 use crate::store::query::{Columns, Dialect, Query};
 use crate::store::records::Value;
@@ -43,7 +42,11 @@ pub(in crate::store) struct Queue(mpsc::SyncSender<Read>);
 impl Queue {
     fn start(address: Address) -> Result<Self, StoreFault> {
         let (sender, queue) = mpsc::sync_channel::<Read>(MAX_READS);
-        start_thread("abide-reads", move |runtime| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let thread = std::thread::Builder::new().name("abide-reads".into());
+        let serve = move |runtime| {
             let server = Server {
                 runtime,
                 address,
@@ -52,7 +55,10 @@ impl Queue {
             while let Ok(read) = queue.recv() {
                 read(&server);
             }
-        })?;
+        };
+        runtime
+            .and_then(|runtime| thread.spawn(move || serve(runtime)))
+            .map_err(|e| StoreFault::Refused(format!("a thread for the database: {e}")))?;
         Ok(Queue(sender))
     }
 
