@@ -50,7 +50,7 @@ fn main() {
         .enable_all()
         .build();
     runtime.expect("a runtime").block_on(async {
-        let engine = start(&server, &dir.path().join("first"));
+        let engine = start(&server, &dir.path().join("first")).await;
         let handle = engine.handle.clone();
         let client = connect(&server).await;
         client.batch_execute(TABLE).await.expect("a table");
@@ -67,7 +67,7 @@ fn main() {
         println!("completions     {took:.0} a second");
         let mut engines = vec![engine];
         for number in 1..DAEMONS {
-            engines.push(start(&server, &dir.path().join(number.to_string())));
+            engines.push(start(&server, &dir.path().join(number.to_string())).await);
         }
         let handles: Vec<&Handle> = engines.iter().map(|engine| &engine.handle).collect();
         for handle in &handles {
@@ -91,7 +91,7 @@ fn main() {
 }
 
 /// Starts an engine with its state in this folder.
-fn start(server: &Server, folder: &Path) -> Runtime {
+async fn start(server: &Server, folder: &Path) -> Runtime {
     let paths = Paths::under(folder);
     std::fs::create_dir_all(paths.sessions()).expect("folders");
     let config = Config {
@@ -100,7 +100,9 @@ fn start(server: &Server, folder: &Path) -> Runtime {
         ..Config::default()
     };
     let program: PathBuf = Path::new(env!("CARGO_BIN_EXE_abide")).into();
-    Runtime::start(&paths, config, program, abide::tools::approved_refusal).expect("an engine")
+    Runtime::start(&paths, config, program, abide::tools::approved_refusal)
+        .await
+        .expect("an engine")
 }
 
 /// Makes timers until one is made: a machine of a fleet needs some seconds to join.

@@ -51,6 +51,7 @@ fn within<T>(paths: &Paths, work: impl AsyncFnOnce(Handle) -> T) -> (Duration, T
         };
         let program: PathBuf = Path::new(env!("CARGO_BIN_EXE_abide")).into();
         let engine = Runtime::start(paths, config, program, abide::tools::approved_refusal)
+            .await
             .expect("an engine");
         let handle = engine.handle.clone();
         let count = timer::Request::Count;

@@ -176,40 +176,9 @@ fn function(name: &str, modifiers: Modifiers) -> Option<Vec<u8>> {
     })
 }
 
-const PASTE_BEGIN: &[u8] = b"\x1b[200~";
-const PASTE_END: &[u8] = b"\x1b[201~";
-
-/// Text as typed at a terminal: a line end is the Enter key. Several lines are sent as one paste if the
-/// program has turned bracketed paste on, so that it does not indent, complete or run them one by one. Line
-/// ends after the last line stay keys, so that the pasted text is entered.
-pub fn typed(text: &str, modes: Modes) -> Vec<u8> {
-    let text = text.replace("\r\n", "\r").replace('\n', "\r");
-    let body = text.trim_end_matches('\r');
-    let one_line = !body.contains(|c: char| c.is_control());
-    if !modes.bracketed_paste || one_line {
-        return text.into_bytes();
-    }
-    let mut out = PASTE_BEGIN.to_vec();
-    out.extend_from_slice(without_paste_marks(body).as_bytes());
-    out.extend_from_slice(PASTE_END);
-    out.extend_from_slice(&text.as_bytes()[body.len()..]);
-    out
-}
-
-/// Paste marks, with the two-byte and the one-character form of CSI.
-const PASTE_MARKS: [&str; 4] = ["\x1b[201~", "\x1b[200~", "\u{9b}201~", "\u{9b}200~"];
-
-/// Removes paste marks, because text with an end mark could leave the paste early and type commands. Removing
-/// one can join the text around it into another mark, which is removed too.
-fn without_paste_marks(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for part in text.split_inclusive('~') {
-        clean.push_str(part);
-        if let Some(mark) = PASTE_MARKS.iter().find(|mark| clean.ends_with(**mark)) {
-            clean.truncate(clean.len() - mark.len());
-        }
-    }
-    clean
+/// Text as typed at a terminal: a line end is the Enter key.
+pub fn typed(text: &str) -> Vec<u8> {
+    text.replace("\r\n", "\r").replace('\n', "\r").into_bytes()
 }
 
 #[cfg(test)]
@@ -289,39 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn several_lines_are_pasted_only_in_bracketed_paste_mode() {
-        let paste = Modes {
-            bracketed_paste: true,
-            ..Modes::default()
-        };
-        assert_eq!(typed("ls\n", paste), b"ls\r");
-        assert_eq!(typed("a\r\nb\n", Modes::default()), b"a\rb\r");
-        assert_eq!(typed("a\nb\n", paste), b"\x1b[200~a\rb\x1b[201~\r");
-        assert_eq!(typed("a\tb", paste), b"\x1b[200~a\tb\x1b[201~");
-        assert_eq!(typed("\n", paste), b"\r");
-    }
-
-    #[test]
-    fn end_mark_in_pasted_text_is_removed() {
-        let paste = Modes {
-            bracketed_paste: true,
-            ..Modes::default()
-        };
-        let hostile = "x\n\x1b[20\x1b[201~1~rm\n";
-        assert_eq!(typed(hostile, paste), b"\x1b[200~x\rrm\x1b[201~\r");
-    }
-
-    #[test]
-    fn nested_paste_marks_are_removed_in_linear_time() {
-        let paste = Modes {
-            bracketed_paste: true,
-            ..Modes::default()
-        };
-        // A new search from the beginning for each mark would take days.
-        let depth = 400_000;
-        let deep = format!("x\n{}{}y", "\x1b[20".repeat(depth), "1~".repeat(depth));
-        assert_eq!(typed(&deep, paste), b"\x1b[200~x\ry\x1b[201~");
-        let mixed = "x\n\x1b[\u{9b}200~201~\u{9b}20\x1b[200~1~z";
-        assert_eq!(typed(mixed, paste), b"\x1b[200~x\rz\x1b[201~");
+    fn each_line_end_is_the_enter_key() {
+        assert_eq!(typed("a\r\nb\tc\n\n"), b"a\rb\tc\r\r");
     }
 }

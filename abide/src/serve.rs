@@ -11,7 +11,7 @@ use std::time::Duration;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::config::{Config, HttpListen, Paths};
 use abide_engine::{Handle, Runtime, RuntimeFault, entropy, secret, socket};
-use abide_session::{accelerator, allocator, descriptors, mark, oom, private_file};
+use abide_session::{accelerator, allocator, mark, nofile_limit, oom, private_file};
 use anyhow::Context as _;
 use rustix::net::sockopt::socket_peercred;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
@@ -23,7 +23,7 @@ pub fn serve(paths: Paths, config: Config, ready: Option<OwnedFd>) -> anyhow::Re
     let mut ready = ready.map(File::from);
     // A daemon that a client started is called `exe` otherwise, after the link it was started from.
     let _ = rustix::thread::set_name(c"abide");
-    descriptors::raise_limit();
+    nofile_limit::raise();
     oom::protect_this_process();
     secret::set_not_dumpable();
     mark::note_own();
@@ -81,7 +81,8 @@ async fn run(paths: Paths, config: Config, ready: &mut Option<File>) -> anyhow::
         config,
         "/proc/self/exe".into(),
         crate::tools::approved_refusal,
-    )?;
+    )
+    .await?;
     if !runtime.ready().await {
         return Ok(runtime.stopped().await?);
     }

@@ -1,38 +1,71 @@
-//! Pages of unread lines: reads a session's log for [`LineReader`].
+//! Unread lines of a session: reads its log for [`LineReader`], page after page.
 
 use std::io;
 
-use abide_output::lines::{Chunk, LineReader, MAX_LINE_BYTES, Stream};
-pub use abide_output::lines::{Cursor, MAX_PAGE_BYTES, Page, PartialLine, ResumeState};
+use abide_output::lines::{Chunk, LineReader, MAX_LINE_BYTES, ResumeState, Stream};
+pub use abide_output::lines::{Cursor, MAX_PAGE_BYTES, Page, PartialLine};
 
-use abide_session::log::{self, Log, Piece};
+use abide_session::log::{self, Log, Piece, Pieces};
 
-/// Reads up to `max_lines` lines from a cursor on, in the log of a session that has written at least `known`
-/// bytes. Bytes before `known` that are not in the log are reported as missing.
-pub fn read(
-    log: &Log,
-    known: u64,
-    from: Cursor,
-    max_lines: usize,
-    partial: PartialLine,
-    state: &mut ResumeState,
-) -> io::Result<Page> {
-    let mut reader = match state.reader(from, max_lines) {
-        Some(reader) => reader,
-        None => restored(log, from, max_lines)?,
-    };
-    let mut pieces = log.pieces(from.offset(), None).up_to(known);
-    while !reader.is_full()
-        && let Some(piece) = pieces.next_within(usize::MAX)?
-    {
-        push(&mut reader, &piece, u64::MAX);
+/// Unread lines of one log.
+pub struct UnreadLines {
+    log: Log,
+    /// Partial lines at the end of the last page.
+    begun: ResumeState,
+    /// Log behind the last page, with its files open.
+    rest: Option<Pieces>,
+}
+
+impl UnreadLines {
+    /// Lines of this log.
+    pub fn new(log: Log) -> Self {
+        UnreadLines {
+            log,
+            begun: ResumeState::default(),
+            rest: None,
+        }
     }
-    let (page, next) = reader.finish(partial);
-    // A page with partial lines does not advance the state: the next page continues where this one began.
-    if partial == PartialLine::Hold {
-        *state = next;
+
+    /// Reads up to `max_lines` lines from a cursor on, of a session that has written at least `known` bytes. Bytes
+    /// before `known` that are not in the log are reported as missing.
+    pub fn read(
+        &mut self,
+        known: u64,
+        from: Cursor,
+        max_lines: usize,
+        partial: PartialLine,
+    ) -> io::Result<Page> {
+        let mut reader = match self.begun.reader(from, max_lines) {
+            Some(reader) => reader,
+            None => restored(&self.log, from, max_lines)?,
+        };
+        let mut pieces = self.pieces(from.offset()).up_to(known);
+        while !reader.is_full()
+            && let Some(piece) = pieces.next_within(usize::MAX)?
+        {
+            push(&mut reader, &piece, u64::MAX);
+        }
+        self.rest = Some(pieces);
+        let (page, next) = reader.finish(partial);
+        // A page with partial lines does not advance the state: the next page continues where this one began.
+        if partial == PartialLine::Hold {
+            self.begun = next;
+        }
+        Ok(page)
     }
-    Ok(page)
+
+    /// Opens the files that will hold the bytes from an offset on, so that a page is read without delay when they arrive.
+    pub fn expect_bytes_at(&mut self, offset: u64) {
+        let mut pieces = self.pieces(offset).up_to(u64::MAX);
+        // A fault is reported by the page that is read then.
+        let _ = pieces.open_files();
+        self.rest = Some(pieces);
+    }
+
+    fn pieces(&mut self, from: u64) -> Pieces {
+        let open = self.rest.take().filter(|rest| rest.at() == from);
+        open.unwrap_or_else(|| self.log.pieces(from, None))
+    }
 }
 
 /// Bytes at the end of a part of a log that decide whether its last lines are complete.
@@ -115,10 +148,10 @@ mod tests {
 
     use abide_session::log as keeper;
 
-    fn writer(folder: &std::path::Path) -> keeper::LogWriter {
+    fn writer(folder: &std::path::Path, quota: u64) -> keeper::LogWriter {
         let directory = std::fs::File::open(folder).unwrap();
         let directory = std::rc::Rc::new(std::os::fd::OwnedFd::from(directory));
-        keeper::LogWriter::new(directory, 1 << 30)
+        keeper::LogWriter::new(directory, quota)
     }
 
     fn append(log: &mut keeper::LogWriter, stream: log::Stream, text: &str) {
@@ -129,7 +162,7 @@ mod tests {
     }
 
     fn written(folder: &std::path::Path, chunks: &[(log::Stream, &str)]) -> Log {
-        let mut log = writer(folder);
+        let mut log = writer(folder, 1 << 30);
         for (stream, text) in chunks {
             append(&mut log, *stream, text);
         }
@@ -140,13 +173,13 @@ mod tests {
     fn partial_line_is_reread_from_the_log_only_without_state() {
         use std::os::unix::fs::FileExt;
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = writer(folder.path());
+        let mut writer = writer(folder.path(), 1 << 30);
         append(&mut writer, Stdout, "begun ");
         append(&mut writer, Stderr, "one\n");
         let log = Log::open(folder.path());
         let hold = PartialLine::Hold;
-        let mut state = ResumeState::default();
-        let first = read(&log, 10, Cursor::default(), 10, hold, &mut state).unwrap();
+        let mut lines = UnreadLines::new(log.clone());
+        let first = lines.read(10, Cursor::default(), 10, hold).unwrap();
         assert_eq!(first.lines, ["[stderr] one"]);
         // The log has other bytes at the beginning of the line.
         let data = folder.path().join("log").join(format!("{:016x}", 0));
@@ -155,35 +188,40 @@ mod tests {
         append(&mut writer, Stdout, "ended\n");
         let known = log.end().unwrap();
         for partial in [PartialLine::Emit, hold] {
-            let rest = read(&log, known, first.cursor, 10, partial, &mut state).unwrap();
+            let rest = lines.read(known, first.cursor, 10, partial).unwrap();
             assert_eq!(rest.lines, ["[stdout] begun ended"]);
         }
-        let mut none = ResumeState::default();
-        let reread = read(&log, known, first.cursor, 10, hold, &mut none).unwrap();
+        let mut without_state = UnreadLines::new(log);
+        let reread = without_state.read(known, first.cursor, 10, hold).unwrap();
         assert_eq!(reread.lines, ["[stdout] other ended"]);
     }
 
     #[test]
     fn reader_that_continues_sees_every_line_that_is_appended() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = writer(folder.path());
+        // Its segments are small.
+        let mut writer = writer(folder.path(), 64 << 10);
         let log = Log::open(folder.path());
-        let (mut state, mut cursor) = (ResumeState::default(), Cursor::default());
+        let (mut lines, mut cursor) = (UnreadLines::new(log.clone()), Cursor::default());
         let mut next = |expected: &[String]| {
             let known = log.end().unwrap();
-            let page = read(&log, known, cursor, 10, PartialLine::Hold, &mut state).unwrap();
+            let page = lines.read(known, cursor, 10, PartialLine::Hold).unwrap();
             assert_eq!(page.lines, expected);
             cursor = page.cursor;
+            lines.expect_bytes_at(known);
         };
         next(&[]);
         // Chunks of one stream that arrive in the same millisecond share an index entry, which grows.
         for number in 0..100 {
             let stream = if number % 7 == 0 { Stderr } else { Stdout };
-            append(&mut writer, stream, &format!("{number}\n"));
+            let line = number.to_string().repeat(200);
+            append(&mut writer, stream, &format!("{line}\n"));
             let name = if stream == Stderr { "stderr" } else { "stdout" };
-            next(&[format!("[{name}] {number}")]);
+            next(&[format!("[{name}] {line}")]);
             next(&[]);
         }
+        let files = std::fs::read_dir(folder.path().join("log")).unwrap();
+        assert!(files.count() > 6, "the log has several segments");
     }
 
     #[test]
@@ -203,8 +241,9 @@ mod tests {
         assert_eq!(from_start(20).to_string(), "20O19");
         let known = log.end().unwrap();
         let rest = |from| {
-            let mut state = ResumeState::default();
-            read(&log, known, from, 10, PartialLine::Emit, &mut state)
+            let mut lines = UnreadLines::new(log.clone());
+            lines
+                .read(known, from, 10, PartialLine::Emit)
                 .unwrap()
                 .lines
         };
@@ -226,25 +265,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = written(folder.path(), &[(Stdout, "one\n")]);
         let hold = PartialLine::Hold;
-        let mut state = ResumeState::default();
-        let page = read(&log, 10, Cursor::default(), 10, hold, &mut state).unwrap();
+        let mut lines = UnreadLines::new(log);
+        let page = lines.read(10, Cursor::default(), 10, hold).unwrap();
         let missing = "[… 6 bytes are missing from the log …]";
         assert_eq!(page.lines, ["[stdout] one", missing]);
         assert_eq!(
             (page.seen, page.cursor.offset(), page.lossy),
             (10, 10, true)
         );
-        let next = read(&log, 10, page.cursor, 10, hold, &mut state).unwrap();
+        let next = lines.read(10, page.cursor, 10, hold).unwrap();
         assert!(next.lines.is_empty(), "{:?}", next.lines);
         std::fs::remove_dir_all(folder.path().join("log")).unwrap();
         for (known, expected) in [
             (0, vec![]),
             (4, vec!["[… 4 bytes are missing from the log …]"]),
         ] {
-            let log = Log::open(folder.path());
-            let mut state = ResumeState::default();
-            let from = Cursor::default();
-            let page = read(&log, known, from, 10, PartialLine::Emit, &mut state);
+            let mut lines = UnreadLines::new(Log::open(folder.path()));
+            let page = lines.read(known, Cursor::default(), 10, PartialLine::Emit);
             assert_eq!(page.unwrap().lines, expected);
         }
     }

@@ -82,11 +82,34 @@ impl LogTail {
 
     /// Offset of the next byte.
     pub fn at(&self) -> u64 {
+        let held = self.mask.as_ref().and_then(LogMask::held_from);
+        held.unwrap_or_else(|| self.read_to())
+    }
+
+    /// Offset after the last byte that was read.
+    fn read_to(&self) -> u64 {
         self.pieces.as_ref().map_or(u64::MAX, Pieces::at)
     }
 
     /// Reads the next page of what exists now; it may be empty.
     pub async fn page(&mut self) -> io::Result<Page> {
+        loop {
+            let page = self.unmasked_page().await?;
+            let Some(mask) = &mut self.mask else {
+                return Ok(page);
+            };
+            let is_empty = page.is_empty();
+            let is_at_end = self.pieces.as_ref().is_some_and(|all| all.at() >= self.to);
+            let are_last = is_at_end || (is_empty && self.follower.is_none());
+            let masked = mask.apply(page, are_last);
+            // Of a page that is held as a whole more may exist.
+            if is_empty || !masked.is_empty() {
+                return Ok(masked);
+            }
+        }
+    }
+
+    async fn unmasked_page(&mut self) -> io::Result<Page> {
         let Some(mut pieces) = self.pieces.take() else {
             return Ok(Page::new());
         };
@@ -104,10 +127,7 @@ impl LogTail {
             (pieces, page)
         };
         self.pieces = Some(pieces);
-        let mut page = page?;
-        if let Some(mask) = &mut self.mask {
-            mask.apply(&mut page);
-        }
+        let page = page?;
         self.bulk = page.iter().map(size).sum::<usize>() >= BULK;
         Ok(page)
     }
@@ -115,7 +135,7 @@ impl LogTail {
     /// Waits until there may be more output than was read. `false`: the leader has ended, and all its
     /// output is in the log.
     pub async fn wait(&mut self) -> bool {
-        let at = self.at().max(self.known);
+        let at = self.read_to().max(self.known);
         let Some(follower) = &mut self.follower else {
             return false;
         };

@@ -35,7 +35,7 @@ fn origin(headers: &HeaderMap, peer: Peer, handle: &Handle) -> Result<Origin, Pr
     let named = requester::named_agent(headers, handle)?;
     Ok(Origin {
         transport: Transport::Http,
-        agent: named.unwrap_or_else(|| handle.unnamed_agent().clone()),
+        agent: named.unwrap_or_else(|| handle.default_agent().clone()),
         conversation: Http::conversation(headers),
         root: requester::root(headers)?,
         env: config::environment().into(),

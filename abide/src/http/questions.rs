@@ -132,11 +132,9 @@ async fn page(
 
 /// Facts that a person needs to answer a question.
 pub async fn details(handle: &Handle, question: &QuestionView) -> QuestionDetails {
-    let fields = question_fields(question);
     let view = handle.published().session(question.state.session());
     QuestionDetails {
-        facts: fields.doing.clone(),
-        question: fields,
+        question: question_fields(question),
         idle_for: (view.as_ref()).and_then(|view| super::sessions::session_from(view).idle_for),
         tail: match &view {
             Some(view) => session_activity::tail(handle, view).await,

@@ -36,7 +36,7 @@ pub struct Requester {
     /// `None` for a person, who sees everything.
     pub agent: Option<Agent>,
     kind: RequesterKind,
-    unnamed: Agent,
+    default_agent: Agent,
 }
 
 /// Transport of the request, and the evidence it gives about the caller.
@@ -64,7 +64,9 @@ impl Requester {
 
     /// Agent that owns what this caller starts. What people start belongs to the agent without a name.
     pub fn acting_agent(&self) -> Agent {
-        self.agent.clone().unwrap_or_else(|| self.unnamed.clone())
+        self.agent
+            .clone()
+            .unwrap_or_else(|| self.default_agent.clone())
     }
 
     /// Reason to record for a session that this caller ends.
@@ -186,7 +188,7 @@ impl FromRequestParts<State> for Requester {
 
     async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Problem> {
         let named = named_agent(&parts.headers, &state.handle)?;
-        let unnamed = || state.handle.unnamed_agent().clone();
+        let default_agent = || state.handle.default_agent().clone();
         let peer = parts.extensions.get::<ConnectInfo<ConnectedPeer>>();
         let login = match parts.extensions.get::<Credential>() {
             Some(Credential::Login(login)) => Some(*login),
@@ -197,7 +199,7 @@ impl FromRequestParts<State> for Requester {
             Some(peer @ Peer::Process { .. }) => {
                 let agent_at = |membership| {
                     let view = session_of(state, membership);
-                    view.map_or_else(unnamed, |view| view.state.agent.clone())
+                    view.map_or_else(default_agent, |view| view.state.agent.clone())
                 };
                 let own = || peer.membership().map(agent_at);
                 (named.or_else(own), RequesterKind::Local(peer))
@@ -205,7 +207,7 @@ impl FromRequestParts<State> for Requester {
             Some(Peer::Machine(_)) => {
                 let person = claims_person(&parts.headers)? && named.is_none();
                 // Who is neither a named agent nor a person sees what an agent without a name sees.
-                let named = named.or_else(|| (!person).then(unnamed));
+                let named = named.or_else(|| (!person).then(default_agent));
                 (named, RequesterKind::Machine { person })
             }
             Some(peer @ Peer::Tcp { .. }) if claims_person(&parts.headers)? || login.is_some() => {
@@ -219,14 +221,14 @@ impl FromRequestParts<State> for Requester {
                 (None, RequesterKind::Person(peer, login))
             }
             Some(peer @ Peer::Tcp { .. }) => (
-                Some(named.unwrap_or_else(unnamed)),
+                Some(named.unwrap_or_else(default_agent)),
                 RequesterKind::Agent(peer),
             ),
         };
         Ok(Requester {
             agent,
             kind,
-            unnamed: unnamed(),
+            default_agent: default_agent(),
         })
     }
 }

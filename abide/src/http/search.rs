@@ -147,7 +147,7 @@ fn search_sessions(
             let text = rendered_rows(&line.text, CHARS).join(" ");
             Match {
                 session_id: Id(view.id),
-                command: view.state.command.to_string(),
+                command: mask.apply(view.state.command.to_string()),
                 line: line.number,
                 text: mask.apply(text),
                 machine: None,

@@ -202,17 +202,29 @@ pub async fn timer_details(
 ) -> Vec<TimerDetails> {
     let live = rows.iter().filter(|row| row.ended.is_none());
     let live: Vec<TimerId> = live.map(|row| row.id).collect();
-    let mut standing = HashMap::new();
+    let mut observed = HashMap::new();
     if !live.is_empty() {
-        let request = Request::Timer(timer::Request::See { timers: live });
-        let pending = handle.call(caller, request, None).await;
-        if let Some(Outcome::TimersObserved(all)) = pending.done().await {
-            standing.extend(all.into_iter().map(|seen| (seen.timer.id, seen)));
-        }
+        observed = self::observed(handle, caller, live).await;
     }
     rows.iter()
-        .map(|row| details(handle, row, standing.get(&row.id)))
+        .map(|row| details(handle, row, observed.get(&row.id)))
         .collect()
+}
+
+/// Present state of those timers that have not ended.
+async fn observed(
+    handle: &Handle,
+    caller: Caller,
+    timers: Vec<TimerId>,
+) -> HashMap<TimerId, timer::ObservedTimer> {
+    let request = Request::Timer(timer::Request::See { timers });
+    let pending = handle.call(caller, request, None).await;
+    match pending.done().await {
+        Some(Outcome::TimersObserved(all)) => {
+            all.into_iter().map(|seen| (seen.timer.id, seen)).collect()
+        }
+        _ => HashMap::new(),
+    }
 }
 
 /// Timer as people and programs see it.
@@ -221,9 +233,7 @@ fn details(handle: &Handle, row: &TimerRow, seen: Option<&timer::ObservedTimer>)
         Some(seen) => tools::timer_fields(&seen.timer, Some(row)),
         None => tools::timer_row_fields_now(handle, row),
     };
-    let until = row.condition.as_deref();
-    let until = until.and_then(|text| serde_json::from_str::<StoredCondition>(text).ok());
-    let until = until.map(|stored| tools::written_condition(&stored.condition));
+    let until = until(row.condition.as_deref());
     if until.is_some() {
         timer.last_look = handle
             .prober()
@@ -237,6 +247,12 @@ fn details(handle: &Handle, row: &TimerRow, seen: Option<&timer::ObservedTimer>)
         text: None,
         timeout: None,
     }
+}
+
+/// Condition as it was given, from the stored one.
+fn until(stored: Option<&str>) -> Option<Value> {
+    let stored = serde_json::from_str::<StoredCondition>(stored?).ok()?;
+    Some(tools::written_condition(&stored.condition))
 }
 
 pub async fn get(
@@ -351,23 +367,15 @@ async fn with_details(
     text: String,
     result: TimerResult,
 ) -> TimerDetails {
-    let row = state
-        .handle
-        .store_reader()
-        .timer(result.timer.timer_id.0)
-        .await;
-    let details = match row.ok().flatten() {
-        Some(row) => timer_details(&state.handle, requester.caller(), &[row])
-            .await
-            .pop(),
-        None => None,
-    };
-    let known = details.map(|details| (details.standing_by, details.until));
-    let (standing_by, until) = known.unwrap_or_default();
+    let id = result.timer.timer_id.0;
+    let mut observed = HashMap::new();
+    if result.timer.ended_at.is_none() && !result.is_new {
+        observed = self::observed(&state.handle, requester.caller(), vec![id]).await;
+    }
     TimerDetails {
         timer: result.timer,
-        standing_by,
-        until,
+        standing_by: observed.get(&id).is_some_and(|seen| seen.standing_by),
+        until: until(result.condition.as_deref()),
         text: Some(text),
         timeout: result.timeout,
     }

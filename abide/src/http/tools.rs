@@ -122,7 +122,8 @@ fn request_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
         let detail = format!("`{name}` must be text that is not blank, or left out");
         return Err(Problem::bad_input(detail));
     }
-    Ok(key.map(|key| format!("http:{key}")))
+    // The same key in the arguments names the same request.
+    Ok(key.map(|key| format!("given:{key}")))
 }
 
 /// Context of a call: everything besides its arguments.

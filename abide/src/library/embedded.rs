@@ -56,7 +56,8 @@ impl EmbeddedEngine {
             config,
             program.into(),
             crate::tools::approved_refusal,
-        )?;
+        )
+        .await?;
         if !runtime.ready().await {
             runtime.stopped().await?;
             anyhow::bail!("the engine stopped before it was ready");

@@ -177,6 +177,7 @@ impl Front {
     /// the other thread either connects or gives up, and giving up answers every request.
     fn wait_for_last_answers(&self, timeout: Duration) {
         let mut state = self.state();
+        state.input_ended = true;
         while state.pending() > 0 || state.writing {
             let before = (state.pending(), state.writing);
             let same = |state: &FrontState| (state.pending(), state.writing) == before;
@@ -339,7 +340,8 @@ impl Front {
 
     /// Notes that the client has all answers.
     fn all_written(&self) {
-        if std::mem::take(&mut self.state().writing) {
+        let mut state = self.state();
+        if std::mem::take(&mut state.writing) && state.input_ended {
             self.changed.notify_all();
         }
     }

@@ -35,6 +35,8 @@ pub struct FrontState {
     ignored_answer: Option<Vec<u8>>,
     /// Answers are being written to the client.
     pub writing: bool,
+    /// The client sends nothing more, and waits for the last answers.
+    pub input_ended: bool,
     /// The daemon has confirmed over this connection that it survived the replayed requests.
     pub alive: bool,
 }
@@ -75,6 +77,7 @@ impl FrontState {
             daemon_requests: Vec::new(),
             ignored_answer: None,
             writing: false,
+            input_ended: false,
             alive: false,
         }
     }

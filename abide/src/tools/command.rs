@@ -6,7 +6,7 @@ use abide_api::{CommandTool, ErrorCode, ToolResult};
 use abide_core::session::Phase;
 use abide_core::wait::Asking;
 use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
-use abide_engine::config::NetworkMode;
+use abide_engine::config::{Config, NetworkMode};
 use abide_engine::{Handle, LaunchOptions, SessionView};
 use abide_output::mask::Mask;
 use abide_session::daemon_record::OpenRecord;
@@ -65,8 +65,7 @@ pub(super) fn read(
 }
 
 /// True if the sandbox of the caller's commands has a network allowlist.
-fn has_allowlist(context: &Context, handle: &Handle) -> bool {
-    let config = handle.config();
+fn has_allowlist(context: &Context, config: &Config) -> bool {
     let sandbox = &config.sandbox;
     let home = abide_engine::config::home();
     let settings = sandbox
@@ -85,9 +84,8 @@ fn read_fields<L>(
 ) -> Result<(CallStart, Command), BadInput> {
     let names_nothing = args.command.is_none() && args.session_id.is_some();
     let named = args.session_id.take().filter(|AnyText(id)| !id.is_empty());
-    let max_chars = args
-        .max_output
-        .map_or(handle.config().max_output, |most| most.0);
+    let config = handle.config();
+    let max_chars = args.max_output.map_or(config.max_output, |most| most.0);
     let read = Command {
         tool,
         limit: limit.unwrap_or(match tool {
@@ -100,7 +98,7 @@ fn read_fields<L>(
         },
         joined: named.is_some(),
         limit_ignored: named.is_some() && limit.is_some(),
-        asks_about_connections: args.needs.is_some() || has_allowlist(context, handle),
+        asks_about_connections: args.needs.is_some() || has_allowlist(context, &config),
         position: CallerPosition::of(context),
     };
     let start = match named {

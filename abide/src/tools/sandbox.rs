@@ -81,7 +81,7 @@ impl SandboxArgs {
                 ));
             }
         }
-        let more = self.apply_needs(&mut sandbox, subject.bare_gate(), context)?;
+        let more = self.apply_needs(&mut sandbox, &subject, context)?;
         let weaker = match &mut sandbox {
             SandboxChoice::Plan(plan) if !context.is_person => accept_weaker(plan, context, handle),
             _ => None,
@@ -105,7 +105,7 @@ impl SandboxArgs {
     fn apply_needs(
         &self,
         sandbox: &mut SandboxChoice,
-        bare_gate: GateConfig,
+        subject: &SandboxSubject<'_>,
         context: &Context,
     ) -> Result<Option<BeyondSettings>, BadInput> {
         let (Some(Needs(needs)), true) = (&self.needs, *sandbox != SandboxChoice::Off) else {
@@ -113,7 +113,7 @@ impl SandboxArgs {
         };
         let justification = shown_justification(self.justification.as_ref())?;
         let mut wanted = match sandbox {
-            SandboxChoice::Plan(plan) => widen(plan, needs, bare_gate, context)?,
+            SandboxChoice::Plan(plan) => widen(plan, needs, subject, context)?,
             SandboxChoice::Off | SandboxChoice::Impossible(_) => Vec::new(),
         };
         if needs.no_sandbox {
@@ -202,7 +202,7 @@ fn shown_justification(given: Option<&Text>) -> Result<String, BadInput> {
 fn widen(
     plan: &mut Plan,
     needs: &NeededPermissions,
-    bare_gate: GateConfig,
+    subject: &SandboxSubject<'_>,
     context: &Context,
 ) -> Result<Vec<String>, BadInput> {
     let mut wanted = needed_paths(plan, needs, context)?;
@@ -230,7 +230,7 @@ fn widen(
         Network::Off => {
             let only_names = GateConfig {
                 publish: false,
-                ..bare_gate
+                ..subject.bare_gate()
             };
             Some(gate_plan::make(&only_names).map_err(refused)?)
         }

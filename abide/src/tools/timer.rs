@@ -39,6 +39,8 @@ const PART: &str = "this tool";
 /// Arguments that the result depends on.
 pub(super) struct TimerCall {
     kind: CallKind,
+    /// Timer that the request creates, unless a call with its key has done so before.
+    new: Option<Create>,
     /// Agent whose timers are visible. `None`: a person, who sees all.
     agent: Option<Agent>,
     /// The client's own limit, if it is shorter than the requested standby.
@@ -113,12 +115,7 @@ pub(super) async fn read(
         TimerTool::Cancel => simple_act(Act::Cancel, arguments, context, handle).await?,
         TimerTool::Resume => simple_act(Act::Resume, arguments, context, handle).await?,
     };
-    let call = TimerCall {
-        kind,
-        client_limit: client_limit(&request, context),
-        agent,
-        channel,
-    };
+    let cut_at = client_limit(&request, context);
     if let Request::Create(Create {
         standby,
         client_limit,
@@ -133,6 +130,17 @@ pub(super) async fn read(
         *standby = standby.map(|standby| context.left_of(standby));
         *client_limit = client_limit.map(|limit| context.left_of(limit));
     }
+    let new = match &request {
+        Request::Create(new) => Some(new.clone()),
+        _ => None,
+    };
+    let call = TimerCall {
+        kind,
+        new,
+        client_limit: cut_at,
+        agent,
+        channel,
+    };
     Ok((request, call))
 }
 
@@ -453,7 +461,10 @@ impl TimerCall {
     }
 
     async fn timer_result(&self, handle: &Handle, timer: &Timer, why: Why) -> ToolResult {
-        let row = handle.store_reader().timer(timer.id).await.ok().flatten();
+        let row = match (&self.new, why) {
+            (Some(new), Why::Made) => Some(TimerRow::of_new(new, timer)),
+            _ => handle.store_reader().timer(timer.id).await.ok().flatten(),
+        };
         // A wait also ends when another machine has taken the timer over, and that one may have ended it.
         if let (Why::StandbyOver, Some(row)) = (why, &row)
             && row.ended.is_some()
@@ -469,7 +480,9 @@ impl TimerCall {
         };
         let progress = progress(timer);
         let fields = fields(timer, row.as_ref());
-        let output = self.result_fields(handle, fields, Some(why)).await;
+        let output = self
+            .result_fields(handle, fields, row.as_ref(), Some(why))
+            .await;
         let last_look = (output.timer.last_look.as_ref())
             .map(|saw| format!("\nLast check: {saw}"))
             .unwrap_or_default();
@@ -486,7 +499,7 @@ impl TimerCall {
                 row.as_ref()
                     .map_or_else(|| format!("Timer '{id}' has completed."), timer_completion)
             }
-            Why::Made if timer.kind == Kind::Mission => format!(
+            Why::Made | Why::Joined if timer.kind == Kind::Mission => format!(
                 "Timer '{id}' is set for {}.{reason}\n{}",
                 seconds(timer.remaining),
                 on_mission(self.channel)
@@ -499,7 +512,7 @@ impl TimerCall {
             Why::Interrupted(act) | Why::Done(act) => {
                 done(handle, act, timer, row.as_ref(), self.channel).await
             }
-            Why::Made | Why::Looked | Why::Completed | Why::Ended => {
+            Why::Made | Why::Joined | Why::Looked | Why::Completed | Why::Ended => {
                 let why = row.as_ref().map_or_else(String::new, why_stopped);
                 format!(
                     "Timer '{id}' is {}: {progress}.{reason}{why}{last_look}{pause}",
@@ -568,6 +581,7 @@ impl TimerCall {
         &self,
         handle: &Handle,
         mut timer: abide_api::Timer,
+        row: Option<&TimerRow>,
         why: Option<Why>,
     ) -> TimerResult {
         let id = timer.timer_id.0;
@@ -585,6 +599,8 @@ impl TimerCall {
             effective_timeout: (self.client_limit)
                 .filter(|limit| *limit < standby && why.is_some_and(|why| why != Why::Ended))
                 .map(Into::into),
+            condition: row.and_then(|row| row.condition.clone()),
+            is_new: why == Some(Why::Made),
         }
     }
 

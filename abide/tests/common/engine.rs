@@ -97,6 +97,7 @@ pub fn with_configured_engine<T, F: Future<Output = T>>(
         std::fs::create_dir_all(paths.sessions()).expect("folders");
         let program = Path::new(env!("CARGO_BIN_EXE_abide")).to_owned();
         let engine = Runtime::start(&paths, config, program, abide::tools::approved_refusal)
+            .await
             .expect("the engine starts");
         let handle = engine.handle.clone();
         let done = test(Engine {

@@ -173,8 +173,8 @@ fn m3_space_for_the_ending_is_reserved_at_the_start() {
         let count = disk.dir.path().join("sessions").join(id).join("meta");
         let count = disk.command("cat", &[count.to_str().expect("a path")]);
         let meta = { count }.output().expect("cat runs").stdout;
-        let closing = meta.windows(7).position(|part| part == b"\nwhole=");
-        closing.expect("a record") + b"\nwhole=00000000\n".len()
+        let closing = meta.windows(10).position(|part| part == b"\nchecksum=");
+        closing.expect("a record") + b"\nchecksum=00000000\n".len()
     };
     // The record fills a page except for a few bytes.
     let first = start(1);

@@ -294,3 +294,13 @@ pub fn pids_of(command_line: &str) -> Vec<i32> {
     }
     found
 }
+
+/// Pid of the parent of a process.
+pub fn parent(pid: i32) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("its parent is known");
+    let after_name = stat.rsplit(')').next();
+    let parent = after_name.and_then(|rest| rest.split_whitespace().nth(1));
+    parent
+        .and_then(|parent| parent.parse().ok())
+        .expect("a number")
+}

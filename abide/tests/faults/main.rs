@@ -21,7 +21,7 @@ use std::os::unix::net::UnixListener;
 
 use abide_session::proc;
 use common::process::Process;
-use harness::{Abide, line_with, look_for, pids_of, receive, wait_for_pid};
+use harness::{Abide, line_with, look_for, parent, pids_of, receive, wait_for_pid};
 use serde_json::{Value, json};
 
 /// Command that appends one line to `file`, so that the test can count its runs.
@@ -222,15 +222,6 @@ fn sleeper(abide: &Abide, mark: &str) -> Sleeper {
         child: Process::on(pid),
         keeper: Process::on(parent(pid)),
     }
-}
-
-fn parent(pid: i32) -> i32 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("its parent is known");
-    let after_name = stat.rsplit(')').next();
-    let parent = after_name.and_then(|rest| rest.split_whitespace().nth(1));
-    parent
-        .and_then(|parent| parent.parse().ok())
-        .expect("a number")
 }
 
 impl Sleeper {

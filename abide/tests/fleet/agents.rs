@@ -294,37 +294,3 @@ fn timer_of_the_other_machine_is_read_waited_for_and_stopped() {
     );
     assert_eq!(waited["status"], "completed", "{waited}");
 }
-
-#[test]
-fn owner_of_a_session_that_is_lost_with_its_machine_is_told_once() {
-    let pair = Pair::with("");
-    let start = "<action>start</action><command>cat</command><pty>false</pty>";
-    let started = tool(&pair.build, Some("ann"), "terminal_session", start);
-    let id = started["session_id"].as_str().expect("an id").to_owned();
-    pair.wait_listed(&id);
-    pair.build.kill_daemon();
-    look_for("a machine that is silent", || {
-        let lost = pair.desk.output(["machine", "lost", "build"]);
-        lost.status.success().then_some(())
-    });
-    let about = format!("SELECT count(*) FROM abide.message WHERE about = '{id}'");
-    let told = look_for("the message", || {
-        let read = tool(&pair.desk, Some("ann"), "read_messages", "");
-        let told = read["messages"][0]["text"].as_str();
-        told.map(str::to_owned)
-    });
-    let lost = format!("Session '{id}' is lost: a person has said so of machine build.");
-    for part in [&*lost, "Command: cat"] {
-        assert!(told.contains(part), "{told}");
-    }
-    pair.desk.kill_daemon();
-    pair.desk.start();
-    look_for("a heartbeat of the next daemon", || {
-        let known = pair.desk.get("/v1/machines");
-        (known["joined"] == true).then_some(())
-    });
-    let done = "SELECT count(*) FROM abide.session WHERE ending IS NULL";
-    assert_eq!(pair.server().sql(done), "0");
-    assert_eq!(pair.server().sql(&about), "1");
-    pair.build.start();
-}

@@ -11,6 +11,7 @@ mod faults;
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;
 mod links;
+mod lost;
 mod membership;
 mod one_list;
 #[path = "../postgres/proxy.rs"]

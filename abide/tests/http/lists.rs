@@ -93,11 +93,11 @@ fn sessions_are_paged_and_filtered_by_text() {
 fn secrets_in_commands_are_masked_for_agents_and_shown_to_people() {
     let abide = Abide::new();
     let token = format!("ghp_{}", "aB3d".repeat(9));
-    let command = format!("cat; : correct-horse-battery {token}");
+    let command = format!("echo found; cat; : correct-horse-battery {token}");
     let env = json!({"API_PASSWORD": "correct-horse-battery"});
     let start = json!({"command": command, "env": env});
     let started = abide.ask("POST /v1/sessions", "", &start).1;
-    let masked = "cat; : [masked:API_PASSWORD] [masked:github_token]";
+    let masked = "echo found; cat; : [masked:API_PASSWORD] [masked:github_token]";
     assert_eq!(started["command"], masked, "{started}");
     let path = format!("/v1/sessions/{}", text(&started["session_id"]));
     let list = |headers: &str| {
@@ -110,6 +110,8 @@ fn secrets_in_commands_are_masked_for_agents_and_shown_to_people() {
     assert_eq!(one["command"], masked);
     let killed = abide.good(&format!("POST {path}/kill"), "", &json!({}));
     assert_eq!(killed["command"], masked);
+    let found = abide.good("GET /v1/search?pattern=found", "", &Value::Null);
+    assert_eq!(found["matches"][0]["command"], masked, "{found}");
 }
 
 #[test]

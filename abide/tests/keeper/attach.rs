@@ -224,7 +224,7 @@ fn truncated_record_counts_as_absent() {
     let ending_at = whole
         .windows(12)
         .position(|window| window == b"abide ending");
-    let closing = b"whole=00000000\n".len() + b"emptied=1\n".len();
+    let closing = b"checksum=00000000\n".len() + b"emptied=1\n".len();
     for cut in 0..whole.len() - closing {
         std::fs::write(&path, &whole[..cut]).unwrap();
         let meta = folder::read_meta(&ran.folder).unwrap();

@@ -207,8 +207,8 @@ fn duplicate_id_does_not_affect_the_first_request() {
 /// The daemon dies after an answer was sent: before or after its delivery is recorded.
 #[test]
 fn output_read_when_the_daemon_died_is_read_again() {
-    let noted = |era| (era, "read.noted", "No output available");
-    let unnoted = |era| (era, "read.told", "[stdout] one\n");
+    let noted = |era| (era, "cursors.after_write", "No output available");
+    let unnoted = |era| (era, "cursors.before_write", "[stdout] one\n");
     for (era, place, next) in ERAS.map(noted).into_iter().chain(ERAS.map(unnoted)) {
         let home = Home::dying(place);
         let mut client = Client::start(&home, setup(era));

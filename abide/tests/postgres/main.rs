@@ -115,6 +115,42 @@ fn timer_survives_a_restart_of_the_daemon() {
 }
 
 #[test]
+fn new_timer_is_one_statement_and_is_answered_without_a_read() {
+    let abide = on(Server::with_settings(&["log_statement=all"]));
+    abide.start();
+    made_at_last(&abide, "first");
+    let log = || abide.server.as_ref().expect("a server").log();
+    let before = log().len();
+    let mut keyed = mission("deploy the build");
+    keyed["idempotency_key"] = json!("once");
+    keyed["until"] = json!({"file": "/nonexistent"});
+    let answer = abide.post("/v1/timers", &keyed);
+    let log = log();
+    let statements = log[before..].lines().filter(|line| line.contains(" LOG: "));
+    let about_timers: Vec<_> = statements.filter(|line| line.contains("timer")).collect();
+    assert_eq!(about_timers.len(), 1, "{about_timers:#?}");
+    // The answer has what a read of the row would say.
+    let id = made(&answer);
+    let read = abide.get(&format!("/v1/timers/{id}"));
+    let same = [
+        "timer_type",
+        "agent",
+        "mission",
+        "status",
+        "total_duration",
+        "created_at",
+        "until",
+        "standing_by",
+        "timeout_duration",
+    ];
+    for field in same {
+        assert_eq!(answer.body[field], read[field], "{field}: {read}");
+    }
+    // A repeated call is answered about the timer that exists.
+    assert_eq!(made(&abide.post("/v1/timers", &keyed)), id);
+}
+
+#[test]
 fn condition_of_a_row_without_a_valid_code_is_not_looked_at_and_ends_the_wait() {
     let abide = on(Server::start());
     abide.start();

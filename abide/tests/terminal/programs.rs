@@ -295,7 +295,7 @@ fn unread_input_is_reported() {
 }
 
 #[test]
-fn multi_line_input_uses_bracketed_paste_on_request() {
+fn each_line_of_input_is_typed_though_the_program_knows_bracketed_paste() {
     with_engine(|engine| async move {
         // A bash that runs a command line does not pass PS1 on.
         let shell = "env PS1='ready> ' bash --norc --noprofile -i";
@@ -303,7 +303,10 @@ fn multi_line_input_uses_bracketed_paste_on_request() {
         session.until("ready> ").await;
         session.send("bind 'set enable-bracketed-paste on'\n").await;
         session.has("bracketed_paste").await;
-        session.send("for i in 1 2 3\ndo\n\techo n$i\ndone\n").await;
+        // What is pasted runs only after a line end behind it.
+        session
+            .send("for i in 1 2 3\ndo\necho n$i\ndone\nfalse")
+            .await;
         session.shows("n3").await;
         session.kill().await;
     });

@@ -310,6 +310,23 @@ fn hook_waits_for_the_message_and_exits_with_it() {
     assert_eq!(none["messages"], json!([]), "the hook has told it");
 }
 
+#[test]
+fn hook_ends_when_the_last_timer_is_stopped() {
+    let abide = configured("");
+    abide.start();
+    let id = crate::make(&abide, &json!({"total_duration": 600, "mission": "go on"}));
+    let mut waiting = hook(&abide, "s");
+    let lock = abide.path("run/hook-s");
+    look_for("the hook's place", || {
+        assert_eq!(waiting.try_wait().expect("it was started"), None);
+        let holder = fs::read_to_string(&lock).unwrap_or_default();
+        (holder == waiting.id().to_string()).then_some(())
+    });
+    crate::call(&abide, "stop_timer", json!({"timer_id": id}));
+    let out = waiting.wait_with_output().expect("it ends");
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+}
+
 /// Next notification of a client.
 fn told(client: &mut Client, method: &str) -> Value {
     loop {

@@ -44,6 +44,22 @@ fn text_of(result: &Value) -> &str {
 }
 
 #[test]
+fn end_in_the_result_of_a_start_causes_no_message() {
+    let abide = configured("");
+    let mut client = window(&abide, "one");
+    for _ in 0..5 {
+        let start = json!({"action": "start", "command": "exit 3"});
+        let started = client.call("terminal_session", start);
+        assert!(
+            text_of(&started).contains("[exited with code 3"),
+            "{started}"
+        );
+    }
+    let listed = abide.get("/v1/messages");
+    assert_eq!(listed["messages"], json!([]), "{listed}");
+}
+
+#[test]
 fn replayed_call_does_not_set_the_remaining_time_again() {
     let abide = configured("");
     let mut client = window(&abide, "one");

@@ -189,6 +189,25 @@ fn port_wait_ends_at_once_if_its_session_failed_before_its_start_was_answered() 
     assert!(text.ends_with(end), "{text}");
 }
 
+/// The agent was told of the failure, and may have started the server in another way, such as in a container.
+#[test]
+fn port_wait_goes_on_after_a_failure_after_which_something_else_was_started() {
+    let abide = Abide::started();
+    let port = Port::closed();
+    let mut client = Client::start(&abide, &[]);
+    for (command, code) in [("exit 3", 3), ("exit 0", 0)] {
+        let start = json!({"action": "start", "command": command, "pty": false});
+        let started = client.call("terminal_session", start);
+        let text = started["structuredContent"]["text"].as_str().expect("text");
+        assert!(text.contains(&format!("code {code}")), "{started}");
+    }
+    let arguments = json!({"total_duration": 600, "timeout_duration": 0.5, "reason": "server",
+        "until": {"port": port.number()}});
+    let waited = client.call("timer", arguments);
+    assert_eq!(waited["structuredContent"]["status"], "running", "{waited}");
+    client.leave();
+}
+
 /// Commands that end beside a port wait with this code: one of the same client, one of another client of the agent.
 /// The timer completes by time.
 fn port_wait_beside_commands_ending_with(code: u8) {

@@ -72,6 +72,35 @@ fn completed_mission_is_reported_by_the_next_result() {
 }
 
 #[test]
+fn words_about_timers_contain_no_tokens_and_control_characters() {
+    let abide = Abide::started();
+    let words = format!("with ghp_{}\n\u{1b}]0;\u{7}", "aB3d".repeat(9));
+    let shown = "with [masked:github_token]\n\\u{1b}]0;\\u{7}";
+    let check = |result: &Value, field: &str| {
+        assert_eq!(result[field], shown, "{result}");
+        assert!(result["text"].as_str().unwrap().contains(shown), "{result}");
+    };
+    let until = json!({"file": "/nonexistent/\u{1b}]0;"});
+    let arguments =
+        json!({"total_duration": 600, "timeout_duration": 0.05, "reason": words, "until": until});
+    let waiting = call(&abide, "timer", arguments);
+    check(&waiting, "reason");
+    let last_look = waiting["last_look"].as_str().unwrap();
+    assert!(last_look.contains("/\\u{1b}]0;"), "{waiting}");
+    let stop = json!({"timer_id": id_of(&waiting), "reason": words});
+    check(&call(&abide, "stop_timer", stop), "stop_reason");
+    check(
+        &call(&abide, "read_timer", json!({"timer_id": id_of(&waiting)})),
+        "reason",
+    );
+    mission(&abide, &words);
+    newest(&abide, Value::is_object);
+    let told = call(&abide, "read_messages", json!({}));
+    let message = told["messages"][0]["text"].as_str().unwrap();
+    assert!(message.contains(shown), "{told}");
+}
+
+#[test]
 fn actions_are_allowed_by_state() {
     let abide = Abide::started();
     let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "reason": "r"});

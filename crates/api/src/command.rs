@@ -50,21 +50,3 @@ pub struct ExecuteCommandResult {
     #[serde(flatten)]
     pub activity: Option<Activity>,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shell_status_is_written_as_in_the_text() {
-        for status in [
-            ShellStatus::Success,
-            ShellStatus::Error,
-            ShellStatus::TimeoutError,
-            ShellStatus::FatalError,
-            ShellStatus::Running,
-        ] {
-            assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
-        }
-    }
-}

@@ -68,8 +68,6 @@ pub struct Question {
 pub struct QuestionDetails {
     #[serde(flatten)]
     pub question: Question,
-    /// The same as `doing`.
-    pub facts: String,
     /// Seconds without output by now.
     pub idle_for: Option<f64>,
     /// Last lines of output.

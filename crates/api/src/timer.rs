@@ -125,6 +125,12 @@ pub struct TimerResult {
     /// Seconds that this call could wait, fitted to the client's own limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective_timeout: Option<Seconds>,
+    /// Condition as it is stored, for an interface that shows it.
+    #[serde(skip)]
+    pub condition: Option<String>,
+    /// True if this call has created it and does not wait: no call stands by on it.
+    #[serde(skip)]
+    pub is_new: bool,
 }
 
 /// Fields of a `read_timer` result.
@@ -261,11 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn status_is_read_back_from_its_word() {
-        for status in TimerStatus::ALL.iter().copied() {
-            assert_eq!(TimerStatus::of(status.as_str()), Some(status));
-            assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
-        }
+    fn completion_has_the_words_of_the_core() {
         for by in [
             timer::CompletedBy::Time,
             timer::CompletedBy::Condition,

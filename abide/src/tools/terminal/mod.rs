@@ -276,8 +276,8 @@ impl ActionRunner {
     }
 
     /// Keeps the session active while the guard is held, so that its inactivity timeout does not run.
-    async fn attend(&self, view: &SessionView) -> PendingCall {
-        self.handle.keep_active(self.caller(), view.id).await
+    async fn attend(&self, session: SessionId) -> PendingCall {
+        self.handle.keep_active(self.caller(), session).await
     }
 
     /// Name of this request in the session's record: an earlier daemon may already have begun the request.

@@ -69,7 +69,7 @@ fn check_cursor(reading: &Reading, since: Cursor) -> Result<(), ActionError> {
 impl ActionRunner {
     pub(super) async fn read(&self, session_ref: &SessionRef, read: Read) -> FinishedAction {
         let view = self.session(session_ref)?;
-        let mut guard = self.attend(&view).await;
+        let mut guard = self.attend(view.id).await;
         let timeout = self
             .context
             .standby

@@ -16,7 +16,7 @@ use abide_session::log::{Log, Piece};
 
 use super::tail::{Found, Tail, TailLimits};
 use crate::tools::report;
-use crate::unread_lines::{self, Cursor, MAX_PAGE_BYTES, Page, PartialLine, ResumeState};
+use crate::unread_lines::{Cursor, MAX_PAGE_BYTES, Page, PartialLine, UnreadLines};
 
 /// Lines read at once while searching for a pattern.
 const STRIDE: usize = 1_000;
@@ -41,8 +41,7 @@ pub(super) struct Reading {
     quota: Option<u64>,
     /// Offset up to which the log is known to be written.
     known: Option<u64>,
-    /// Partial lines at the end of the last page.
-    begun: ResumeState,
+    lines: UnreadLines,
     follower: Option<Follower>,
     /// The command has ended, or the log contains everything that the session will ever write.
     pub ended: bool,
@@ -70,16 +69,17 @@ enum Followed {
 impl Reading {
     /// Reader of a session's output from now on.
     pub fn new(view: &SessionView, follower: Option<Follower>) -> Self {
+        let log = Log::open(&view.folder).with_written(view.bytes());
         Reading {
             folder: view.folder.clone(),
-            log: Log::open(&view.folder).with_written(view.bytes()),
+            lines: UnreadLines::new(log.clone()),
+            log,
             lossy: false,
             quota: folder::read_meta(&view.folder)
                 .ok()
                 .flatten()
                 .map(|meta| meta.launch.log_quota),
             known: None,
-            begun: ResumeState::default(),
             ended: follower.is_none() && !view.is_running(),
             follower,
             left: !view.is_running(),
@@ -284,21 +284,21 @@ impl Reading {
 
     /// Reads a page. More than 64 KiB are read on a blocking thread.
     async fn page(&mut self, from: Cursor, most: usize, open: PartialLine) -> io::Result<Page> {
-        let log = self.log.clone();
         let known = match self.known {
             Some(known) => known,
             None => self.written_bytes()?,
         };
         let page = if known.saturating_sub(from.offset()) <= (64 << 10) {
-            unread_lines::read(&log, known, from, most, open, &mut self.begun)?
+            self.lines.read(known, from, most, open)?
         } else {
-            let mut begun = std::mem::take(&mut self.begun);
+            let unused = UnreadLines::new(self.log.clone());
+            let mut lines = std::mem::replace(&mut self.lines, unused);
             let read = tokio::task::spawn_blocking(move || {
-                let page = unread_lines::read(&log, known, from, most, open, &mut begun);
-                (page, begun)
+                let page = lines.read(known, from, most, open);
+                (page, lines)
             });
-            let (page, begun) = read.await.map_err(io::Error::other)?;
-            self.begun = begun;
+            let (page, lines) = read.await.map_err(io::Error::other)?;
+            self.lines = lines;
             page?
         };
         // The log may have grown beyond what the keeper had reported. The next read must see at least as much
@@ -343,6 +343,7 @@ impl Reading {
             self.ended = true;
             return Woken::More(seen);
         };
+        self.lines.expect_bytes_at(seen);
         let left = self.left;
         let more = async {
             match left {
@@ -402,7 +403,7 @@ mod tests {
             lossy: false,
             quota: None,
             known: Some(5),
-            begun: ResumeState::default(),
+            lines: UnreadLines::new(Log::open(folder.path())),
             follower: None,
             ended: false,
             left: false,

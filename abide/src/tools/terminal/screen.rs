@@ -20,7 +20,7 @@ impl ActionRunner {
                 view.id
             )));
         }
-        let _guard = self.attend(&view).await;
+        let _guard = self.attend(view.id).await;
         let seen = self.snapshot(&view).await.map_err(unreadable)?;
         let view = self.newest(&view);
         let mut text = painted(&seen);

@@ -41,7 +41,7 @@ pub(super) fn read(args: SearchArgs) -> Result<Search, BadInput> {
 impl ActionRunner {
     pub(super) async fn search(&self, session_ref: &SessionRef, search: Search) -> ActionOutcome {
         let view = self.session(session_ref)?;
-        let guard = self.attend(&view).await;
+        let guard = self.attend(view.id).await;
         let log = Log::open(&view.folder).with_written(view.bytes());
         let wanted = search::Search {
             pattern: search.pattern,

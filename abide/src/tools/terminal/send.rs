@@ -68,24 +68,16 @@ impl ActionRunner {
     pub(super) async fn send(&self, session_ref: &SessionRef, send: Send) -> FinishedAction {
         let view = self.session(session_ref)?;
         let record = self.handle.daemon_record(view.id);
-        let (plain, pasted) = (self.request_name("input"), self.request_name("paste"));
-        let was_pasted = record.has_begun(&pasted);
-        let is_known = was_pasted || record.has_begun(&plain);
+        let request = self.request_name("input");
+        let is_known = record.has_begun(&request);
         let runs = view.is_running();
         if !runs && !is_known {
             return Err(ended(view.id));
         }
-        let mut guard = self.attend(&view).await;
-        let mut modes = self.modes(&view).await;
-        if is_known {
-            // The keeper counts the bytes that it has received, so a replay must send the same bytes.
-            modes.bracketed_paste = was_pasted;
-        } else {
-            record.begin_request(if modes.bracketed_paste {
-                &pasted
-            } else {
-                &plain
-            });
+        let mut guard = self.attend(view.id).await;
+        let modes = self.modes(&view).await;
+        if !is_known {
+            record.begin_request(&request);
         }
         let Input { bytes, end } = input(&view, &send, modes)?;
         let log = Log::open(&view.folder).with_written(view.bytes());
@@ -178,7 +170,7 @@ impl ActionRunner {
 fn input(view: &SessionView, send: &Send, modes: Modes) -> Result<Input, ActionError> {
     let mut end = false;
     let mut bytes = if view.pty {
-        keys::typed(&send.input, modes)
+        keys::typed(&send.input)
     } else {
         send.input.clone().into_bytes()
     };

@@ -141,7 +141,8 @@ impl ActionRunner {
             }
         };
         let pending = self.handle.call(caller, request, launch).await;
-        let outcome = self.started(pending).await.ok_or(ActionError::Stopping)?;
+        let (outcome, guard) = self.started(pending, start.shows_output).await;
+        let outcome = outcome.ok_or(ActionError::Stopping)?;
         if let Outcome::NotStarted(session, question, why) = &outcome {
             let tool = CommandTool::Execute;
             let held = not_started(&self.handle, tool, *session, *question, why);
@@ -165,7 +166,11 @@ impl ActionRunner {
             return Ok(failed.into());
         }
         if start.shows_output {
-            return self.first_output(view).await;
+            let guard = match guard {
+                Some(guard) => guard,
+                None => self.attend(view.id).await,
+            };
+            return self.first_output(view, guard).await;
         }
         let action = ActionResult::Start {
             pty: view.pty,
@@ -175,28 +180,37 @@ impl ActionRunner {
         Ok(self.result(&view, started(&view), action).into())
     }
 
-    /// Waits for the start, and passes on questions about the command.
-    async fn started(&self, mut pending: PendingCall) -> Option<Outcome> {
+    /// Waits for the start, and passes on questions about the command. `attends`: the session is kept active from its
+    /// begin, so that the end of a short command counts as told by this call.
+    async fn started(
+        &self,
+        mut pending: PendingCall,
+        attends: bool,
+    ) -> (Option<Outcome>, Option<PendingCall>) {
+        let mut guard = None;
         loop {
             let step = tokio::select! {
                 biased;
-                step = pending.next() => step?,
+                step = pending.next() => step,
                 () = self.person_unreachable.notified() => {
                     pending.person_unreachable();
                     continue;
                 }
             };
             match step {
-                CallStep::Done(outcome) => return Some(outcome),
-                CallStep::Update(CallUpdate::Accepted(_)) => {}
+                None => return (None, guard),
+                Some(CallStep::Done(outcome)) => return (Some(outcome), guard),
+                Some(CallStep::Update(CallUpdate::Accepted(session))) if attends => {
+                    guard = Some(self.attend(session).await);
+                }
+                Some(CallStep::Update(CallUpdate::Accepted(_))) => {}
                 // A full queue loses a question, never the answer.
-                CallStep::Update(update) => drop(self.steps.try_send(update)),
+                Some(CallStep::Update(update)) => drop(self.steps.try_send(update)),
             }
         }
     }
 
-    async fn first_output(&self, view: Arc<SessionView>) -> FinishedAction {
-        let mut guard = self.attend(&view).await;
+    async fn first_output(&self, view: Arc<SessionView>, mut guard: PendingCall) -> FinishedAction {
         let record = self.handle.daemon_record(view.id);
         let from = self.position(&view, &record);
         let mut reading = self.reading(&view);

@@ -30,7 +30,9 @@ impl TimerCall {
                     "Timer '{}' is {}: nothing can be done to it any more",
                     row.id, row.status
                 );
-                let output = self.result_fields(handle, row_fields(&row), None).await;
+                let output = self
+                    .result_fields(handle, row_fields(&row), Some(&row), None)
+                    .await;
                 return ToolResult {
                     output: ToolOutput::Timer(Box::new(output)),
                     ..ToolResult::error(ErrorCode::Conflict, sentence)
@@ -49,7 +51,7 @@ impl TimerCall {
                     .text
                     .push_str(&format!(". It resumes by itself in {left}"));
             }
-            let output = self.result_fields(handle, fields, None).await;
+            let output = self.result_fields(handle, fields, row.as_ref(), None).await;
             result.output = ToolOutput::Timer(Box::new(output));
             return result;
         }
@@ -81,7 +83,9 @@ impl TimerCall {
             ),
         };
         let fields = row_fields(row);
-        let output = self.result_fields(handle, fields, Some(Why::Ended)).await;
+        let output = self
+            .result_fields(handle, fields, Some(row), Some(Why::Ended))
+            .await;
         self.one(text, output)
     }
 
