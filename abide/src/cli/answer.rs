@@ -261,7 +261,9 @@ impl AnswerLoop {
                         "expired" => "expired: nobody answered within a day",
                         "no" => "answered elsewhere: no",
                         "refused" => "answered elsewhere: yes, but the command was refused",
-                        _ => "answered elsewhere: yes",
+                        "yes" => "answered elsewhere: yes",
+                        // The daemon could not read how it was closed.
+                        _ => "closed elsewhere",
                     };
                     prompt.withdraw(&self.terminal, why);
                 }

@@ -39,7 +39,15 @@ pub async fn wait(paths: &Paths, agent: String) -> Result<u8, CliError> {
             return Ok(0);
         }
         let arguments = json!({"timeout_seconds": STANDBY});
-        let read = client.post("/v1/tools/read_messages", &arguments).await;
+        let read = tokio::select! {
+            read = client.post("/v1/tools/read_messages", &arguments) => read,
+            change = change(&client) => {
+                if change.is_err() {
+                    pause(RETRY_PAUSE).await;
+                }
+                continue;
+            }
+        };
         match read {
             Ok(read) if has_no_messages(&read) => {}
             Ok(read) => {
@@ -50,6 +58,21 @@ pub async fn wait(paths: &Paths, agent: String) -> Result<u8, CliError> {
             Err(other) => return Err(other.into()),
         }
     }
+}
+
+/// Waits until a timer or session may have been the last that could send a message.
+async fn change(client: &Client) -> Result<(), CliError> {
+    let mut events = client.get_stream("/v1/events").await?;
+    while let Some((name, _)) = events.event().await? {
+        let is_change = matches!(
+            name.as_str(),
+            "hello" | "reset" | "session" | "timer" | "timers_changed"
+        );
+        if is_change && !messages_possible(client).await? {
+            return Ok(());
+        }
+    }
+    Err(ClientError::ended_early().into())
 }
 
 /// JSON input that the client passes to its hook; null without any.

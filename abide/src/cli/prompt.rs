@@ -45,7 +45,7 @@ const EOF_LIMIT: u32 = 16;
 const ANSWER_LIMIT: usize = 1 << 10;
 
 impl Prompt {
-    /// Shows the question. With `keys` the terminal is in raw mode, and a single key answers.
+    /// Shows the question. With `raw_keys` the terminal is in raw mode, and a single key answers.
     pub fn show(terminal: &Terminal, question: &Question, raw_keys: bool) -> Self {
         let prompt = Prompt {
             question: question.question_id.0,

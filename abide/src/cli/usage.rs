@@ -42,7 +42,7 @@ pub fn exit_code(error: &clap::Error, command: Option<OsString>) -> u8 {
     }
 }
 
-/// Sentence about an unknown command or option. `None`: clap's own text says it.
+/// Text of an error, without control sequences that a word of the command line may contain. `None`: what was asked for is help.
 pub fn sentence(error: &clap::Error) -> Option<String> {
     let text = |kind: ContextKind| match error.get(kind)? {
         ContextValue::String(text) => Some(text.as_str()),
@@ -69,7 +69,13 @@ pub fn sentence(error: &clap::Error) -> Option<String> {
             let meant = suggested_commands(error, given);
             format!("unknown command '{given}'{}", did_you_mean(meant))
         }
-        _ => return None,
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        | ErrorKind::DisplayVersion => return None,
+        _ => {
+            let text = error.render().to_string();
+            return Some(Sanitizer::default().clean(text.trim_end().as_bytes()));
+        }
     };
     // Clap suggests `--` if a value would be accepted at this position.
     if error.kind() == ErrorKind::UnknownArgument && error.get(ContextKind::Suggested).is_some() {
@@ -173,6 +179,13 @@ mod tests {
             assert!(said.starts_with(begin), "{line}: {said}");
             assert_eq!(code, 2, "{line}");
         }
+    }
+
+    #[test]
+    fn control_sequences_of_a_refused_value_are_removed() {
+        let (said, _) = said("abide run --name \u{1b}]0;x\u{7}\u{1b}[31mred -- ls");
+        assert!(said.starts_with("error: invalid value 'red'"), "{said}");
+        assert!(!said.contains('\u{1b}'), "{said:?}");
     }
 
     #[test]

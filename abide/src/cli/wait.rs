@@ -24,7 +24,12 @@ use abide_engine::probe::Fingerprint;
 pub async fn wait(client: Client, mut wait: WaitArgs) -> Result<u8, CliError> {
     check_options(&wait)?;
     if let Some(session) = &mut wait.session {
-        *session = ids::session(&client, session).await?;
+        let known = ids::session(&client, session).await;
+        // Code 1 says that the condition was not met.
+        *session = known.map_err(|error| match error.code {
+            1 => error.code(2),
+            _ => error,
+        })?;
     }
     let until = condition(&wait)?;
     let purpose = describe(&until);
@@ -172,7 +177,11 @@ fn condition(wait: &WaitArgs) -> Result<Value, CliError> {
     let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
     let file = match &wait.file {
         None => None,
-        Some(file) => Some(json!(path_text(&std::path::absolute(file)?)?)),
+        Some(file) => {
+            let file = std::path::absolute(file)
+                .map_err(|_| CliError::new("--file must be a path; got \"\"").code(2))?;
+            Some(json!(path_text(&file)?))
+        }
     };
     let every = wait.every.map(|every| json!(every.as_secs_f64()));
     add(&[("port", text(&wait.port)), ("every", every.clone())]);

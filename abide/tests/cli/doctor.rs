@@ -122,6 +122,28 @@ fn broken_rule_is_shown_with_its_line_by_doctor_and_status() {
 }
 
 #[test]
+fn shell_and_certificates_that_are_missing_are_trouble() {
+    let abide = Abide::new();
+    for (config, named) in [
+        (
+            "shell = [\"/nonexistent\", \"-c\"]\n",
+            "the shell /nonexistent",
+        ),
+        (
+            "ca_file = \"/nonexistent\"\n",
+            "certificates in /nonexistent",
+        ),
+    ] {
+        std::fs::create_dir_all(abide.path("abide")).unwrap();
+        std::fs::write(abide.path("abide/config.toml"), config).unwrap();
+        let (code, found) = look(&abide);
+        assert_eq!(code, Some(1), "{config}");
+        let says = of(&found, "configuration")["says"].as_str().unwrap();
+        assert!(says.contains(named), "{says}");
+    }
+}
+
+#[test]
 fn client_entry_with_another_program_is_a_finding() {
     let abide = Abide::new();
     std::fs::create_dir_all(abide.path("home/.cursor")).unwrap();
@@ -185,12 +207,15 @@ fn entry_that_fetches_the_package_is_tried() {
 
 #[test]
 fn missing_waker_program_is_a_finding() {
-    let config = "[[wakers]]\ncommand = [\"no-such-program\", \"{text}\"]\n";
+    let config =
+        "[[wakers]]\ncommand = [\"no-such-program\", \"{text}\"]\ncwd = \"/nonexistent\"\n";
     let abide = Abide::with_config(config);
     let (code, found) = look(&abide);
     assert_eq!(code, Some(1));
     let says = of(&found, "wakers")["says"].as_str().unwrap();
     assert!(says.contains("no-such-program"), "{says}");
+    let all = found["findings"].to_string();
+    assert!(all.contains("/nonexistent is not a folder"), "{all}");
 }
 
 #[test]

@@ -647,6 +647,8 @@ fn later_setup_and_undo_are_for_the_agent_of_the_first() {
         assert!(said.contains("is set up as agent my agent."), "{said}");
         let entry = "[[sandbox.for]]\nagent = \"my agent\"\n";
         assert!(read(&config).contains(entry), "{}", read(&config));
+        done(&abide, &[client, "--agent", "other", "--yes"]);
+        assert!(!read(&config).contains("my agent"), "{}", read(&config));
         done(&abide, &[client, "--undo", "--yes"]);
         assert!(!config.exists(), "{}", read(&config));
     }
@@ -668,6 +670,8 @@ fn person_is_not_asked_about_what_is_set_up_already() {
         assert!(status.success());
         assert!(shown.contains("is already set up"), "{shown}");
         assert!(!shown.contains("[y/N]"), "{shown}");
+        let said = done(&abide, &[client, "--sandbox", "off", "--yes"]);
+        assert!(!said.contains("without asking you"), "{said}");
     }
 }
 

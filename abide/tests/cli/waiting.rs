@@ -93,6 +93,10 @@ fn wait_exit_code_is_zero_if_the_condition_is_met() {
     assert_eq!(output.status.code(), Some(1));
     let facts: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(facts["held"], false);
+    for wrong in [["--session", "nope"], ["--session", ""], ["--file", ""]] {
+        let (code, said) = run(&abide, &[&["wait"], &wrong[..]].concat());
+        assert_eq!(code, 2, "{wrong:?}: {said}");
+    }
 }
 
 #[test]

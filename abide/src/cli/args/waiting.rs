@@ -173,7 +173,7 @@ pub struct WaitArgs {
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// With --url: this status code
-    #[arg(long, value_name = "CODE", value_parser = number::parse::<u16, 100, 999>)]
+    #[arg(long, value_name = "CODE", value_parser = number::parse::<u16, 100, 599>)]
     pub status: Option<u16>,
     /// With --url: the body matches this
     #[arg(long, value_name = "REGEX")]

@@ -123,6 +123,14 @@ pub fn wakers(config: &Config) -> Vec<Finding> {
             }),
         };
         found.extend(finding);
+        let folder = waker.cwd.as_ref().filter(|folder| !folder.is_dir());
+        found.extend(folder.map(|folder| {
+            Finding::trouble(
+                "wakers",
+                format!("{} is not a folder", one_line(&folder.to_string_lossy())),
+                "correct or remove `cwd` in `[[wakers]]`",
+            )
+        }));
     }
     found.dedup();
     if found.is_empty() {
@@ -144,7 +152,7 @@ fn check_program(program: &str, path: &OsStr) -> Option<Finding> {
     ))
 }
 
-fn search_path() -> OsString {
+pub fn search_path() -> OsString {
     let variables = config::environment();
     let path = variables.into_iter().find(|(name, _)| name == "PATH");
     path.map(|(_, path)| path).unwrap_or_default()

@@ -183,7 +183,7 @@ fn clock(daemon: Option<Daemon>) -> Option<Finding> {
         Some(false) => Finding::warning(
             "clock",
             "not synchronised (as reported by the kernel)",
-            "run a time service such as systemd-timesyncd or chrony, unless the host does it",
+            "run a time service such as chrony, unless the host does it",
         ),
         None => Finding::good("clock", "it is not known whether it is synchronised"),
     })

@@ -37,6 +37,13 @@ fn judge(fleet: &FleetMachines) -> Finding {
         1 => "no other machine seen".to_owned(),
         count => format!("{count} machines seen, this one included"),
     };
+    if fleet.trouble.is_some() {
+        return Finding::warning(
+            "fleet",
+            format!("{name} is not connected; before that, {seen}"),
+            "check the database and the network (line `database`); the daemon connects by itself",
+        );
+    }
     let says = format!("connected as {name}; {seen}");
     let away = fleet.machines.iter();
     let away = away.filter(|machine| machine.state == MachineState::Unreachable);
@@ -115,6 +122,16 @@ mod tests {
         assert_eq!(finding.level, Severity::Warning);
         let says = "has the name a, so this one is called a-0001;";
         assert!(finding.says.contains(says), "{}", finding.says);
+        let away = FleetMachines {
+            trouble: Some("the database cannot be reached".into()),
+            ..taken
+        };
+        let finding = judge(&away);
+        let says = "a-0001 is not connected; before that, no other machine seen";
+        assert_eq!(
+            (finding.level, finding.says.as_str()),
+            (Severity::Warning, says)
+        );
         for (machines, joined, linked, level, says) in [
             (
                 vec![here.clone()],

@@ -97,7 +97,14 @@ fn containment(wanted: Containment) -> Finding {
             format!(
                 "no control group, since {why}; the processes of a command are found through their parents (`subreaper`)"
             ),
-            "everything works; for control groups, start abide with systemd (`systemctl --user enable --now abide.service`)",
+            match Path::new("/run/systemd/system").exists() {
+                true => {
+                    "everything works; for control groups, start abide with systemd (`systemctl --user enable --now abide.service`)"
+                }
+                false => {
+                    "everything works; abide uses a control group of the second version where it may make one"
+                }
+            },
         ),
     }
 }

@@ -16,6 +16,7 @@ use super::error::CliError;
 use super::show::{self, outln};
 use abide_engine::config::{Config, ConfigError, Paths};
 use abide_engine::policy::PolicyStore;
+use abide_output::printable::one_line;
 
 /// Columns that level and topic take.
 const LEFT_COLUMNS: usize = 24;
@@ -148,6 +149,9 @@ fn check(paths: Result<Paths, ConfigError>) -> Vec<Finding> {
 
 fn configuration(paths: &Paths, config: &Result<Config, ConfigError>) -> Finding {
     let file = paths.config.display();
+    if let Some(missing) = config.as_ref().ok().and_then(missing_file) {
+        return missing;
+    }
     match config {
         Ok(_) if paths.config.exists() => Finding::good("configuration", format!("{file}")),
         Ok(_) => Finding::good(
@@ -160,6 +164,26 @@ fn configuration(paths: &Paths, config: &Result<Config, ConfigError>) -> Finding
             "correct the file; until then a new daemon cannot start, and one that runs refuses commands of agents",
         ),
     }
+}
+
+/// Finding for a shell or a file of certificates that the configuration names and that is not there.
+fn missing_file(config: &Config) -> Option<Finding> {
+    let topic = "configuration";
+    let shell = &config.shell[0];
+    if system::program(shell, &clients::search_path()).is_none() {
+        let says = format!(
+            "the shell {} cannot be executed: no command can be started",
+            one_line(shell)
+        );
+        return Some(Finding::trouble(topic, says, "correct or remove `shell`"));
+    }
+    let file = config.ca_file.as_ref()?;
+    let fault = std::fs::File::open(file).err()?;
+    let says = format!(
+        "the certificates in {} cannot be read: {fault}",
+        file.display()
+    );
+    Some(Finding::trouble(topic, says, "correct or remove `ca_file`"))
 }
 
 /// Checks the rules about commands of agents.
@@ -183,7 +207,7 @@ fn policy(paths: &Paths) -> Finding {
 /// Text of several lines as one line.
 fn one_sentence(text: &str) -> String {
     let lines: Vec<&str> = text.split_whitespace().collect();
-    abide_output::printable::one_line(&lines.join(" "))
+    one_line(&lines.join(" "))
 }
 
 fn print(findings: &[Finding]) {

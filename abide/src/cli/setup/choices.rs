@@ -5,7 +5,6 @@ use std::path::Path;
 
 use crate::cli::args::{ClientName, SetupArgs, SetupSandbox};
 use crate::cli::error::CliError;
-use crate::cli::replace_file;
 use crate::cli::show::{self, outln};
 use abide_api::SandboxMode;
 use abide_engine::config::{Config, Paths, WakerKind, home};
@@ -44,11 +43,9 @@ impl Choices {
             choices.sandbox = Some(SetupSandbox::WorkspaceWrite);
         }
         if let Some(question) = client.approval_question() {
-            let project = args.project.then_some(here.as_path());
-            let servers = replace_file::read(&client.file(project)).ok().flatten();
-            let asks = client.asks_before_calls(&servers.unwrap_or_default(), project);
+            let asks = client.asks_now(args.project.then_some(here.as_path()));
             choices.without_approval =
-                choices.without_approval || !asks.unwrap_or(true) || ask(&question, Default::No)?;
+                choices.without_approval || !asks || ask(&question, Default::No)?;
         }
         let question = client.waker_question().filter(|_| !choices.waker);
         if let Some(question) = question.filter(|_| !has_waker(client, agent, &config)) {

@@ -114,12 +114,11 @@ impl ClientName {
         }
     }
 
-    /// Agent that an earlier setup has written to the file, else the name of the client.
-    pub fn agent_of_setup(self, project: Option<&Path>) -> String {
+    /// Agent that an earlier setup has written to the file.
+    pub fn agent_of_setup(self, project: Option<&Path>) -> Option<String> {
         // A file that cannot be read or parsed is reported when it is read for the change.
-        let text = replace_file::read(&self.file(project)).ok().flatten();
-        let found = text.and_then(|text| self.format().agent_of_setup(&text).ok().flatten());
-        found.unwrap_or_else(|| self.word().to_owned())
+        let text = replace_file::read(&self.file(project)).ok().flatten()?;
+        self.format().agent_of_setup(&text).ok().flatten()
     }
 
     /// Format of the configuration file.
@@ -180,10 +179,10 @@ impl ClientName {
     pub fn waker_terms(self) -> Option<&'static str> {
         match self {
             ClientName::ClaudeCode => Some(
-                "You pay for it as for any other turn. In a closed session it is started with `claude -p --resume`, at most 12 times an hour.",
+                "You pay for such a turn as for any other. In a closed session it is started with `claude -p --resume`, at most 12 times an hour.",
             ),
             ClientName::Codex => Some(
-                "You pay for it as for any other turn. In a closed thread it is started with `codex exec resume`, at most 12 times an hour.",
+                "You pay for such a turn as for any other. In a closed thread it is started with `codex exec resume`, at most 12 times an hour.",
             ),
             ClientName::Cursor | ClientName::Vscode | ClientName::Gemini => None,
         }
@@ -279,6 +278,13 @@ impl ClientName {
                 self.title()
             )
         })
+    }
+
+    /// Returns `true` if the client asks its user before each call, or if its files cannot be read.
+    pub fn asks_now(self, project: Option<&Path>) -> bool {
+        let servers = replace_file::read(&self.file(project)).ok().flatten();
+        let asks = self.asks_before_calls(&servers.unwrap_or_default(), project);
+        asks.unwrap_or(true)
     }
 
     /// Returns `true` if the client asks its user before each call of a tool that can run a command. `servers` is the

@@ -7,6 +7,8 @@ use crate::cli::show;
 
 /// Number of context lines.
 const CONTEXT: usize = 3;
+/// Characters that are shown of what a removed and an added line have in common at their start or end.
+const COMMON: usize = 24;
 
 /// Line of a diff: its mark and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,17 +68,50 @@ pub fn lines(before: &str, after: &str) -> Vec<DiffLine> {
             shown + new_end - old_end
         ),
     }];
-    let mut add = |mark: char, some: &[&str]| {
+    let owned = |some: &[&str]| some.iter().map(|text| (*text).to_owned()).collect();
+    let mut removed: Vec<String> = owned(&old[same_begin..old_end]);
+    let mut added: Vec<String> = owned(&new[same_begin..new_end]);
+    shorten_common(&mut removed, &mut added);
+    let mut add = |mark: char, some: Vec<String>| {
         lines.extend(some.iter().map(|text| DiffLine {
             mark,
             text: one_line(&text.replace('\t', "    ")),
         }));
     };
-    add(' ', &old[from..same_begin]);
-    add('-', &old[same_begin..old_end]);
-    add('+', &new[same_begin..new_end]);
-    add(' ', &old[old_end..until]);
+    add(' ', owned(&old[from..same_begin]));
+    add('-', removed);
+    add('+', added);
+    add(' ', owned(&old[old_end..until]));
     lines
+}
+
+/// Shortens what the first two lines begin with and the last two end with, so that a change within a long line is visible:
+/// some clients write their whole file as one line.
+fn shorten_common(removed: &mut [String], added: &mut [String]) {
+    if let (Some(old), Some(new)) = (removed.first_mut(), added.first_mut()) {
+        let common = common_length(old.chars(), new.chars());
+        for line in [old, new] {
+            if common > COMMON {
+                let kept = line.chars().skip(common - COMMON);
+                *line = std::iter::once('…').chain(kept).collect();
+            }
+        }
+    }
+    if let (Some(old), Some(new)) = (removed.last_mut(), added.last_mut()) {
+        let common = common_length(old.chars().rev(), new.chars().rev());
+        for line in [old, new] {
+            if common > COMMON {
+                let kept = line.chars().count() - common + COMMON;
+                *line = line.chars().take(kept).chain(['…']).collect();
+            }
+        }
+    }
+}
+
+fn common_length(left: impl Iterator<Item = char>, right: impl Iterator<Item = char>) -> usize {
+    left.zip(right)
+        .take_while(|(left, right)| left == right)
+        .count()
 }
 
 #[cfg(test)]
@@ -106,6 +141,19 @@ mod tests {
             "@@ -1,2 +1,3 @@\n  a\n  a\n+ a"
         );
         assert_eq!(shown("same", "same"), "");
+    }
+
+    #[test]
+    fn change_within_a_long_line_is_visible() {
+        let (begin, end) = ("b".repeat(200), "e".repeat(200));
+        let before = format!("{begin}[]{end}\n");
+        let (shown_begin, shown_end) = (&begin[..COMMON - 1], &end[..COMMON - 1]);
+        assert_eq!(
+            shown(&before, &format!("{begin}[\n  1\n]{end}\n")),
+            format!(
+                "@@ -1,1 +1,3 @@\n- …{shown_begin}[]{shown_end}…\n+ …{shown_begin}[\n+   1\n+ ]{shown_end}…"
+            )
+        );
     }
 
     #[test]

@@ -35,9 +35,8 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
         }
         return Ok(outcome.code);
     }
-    let found: Vec<ClientName> = (ClientName::ALL.into_iter())
-        .filter(|client| client.missing().is_none())
-        .collect();
+    let found = ClientName::ALL.into_iter();
+    let found: Vec<ClientName> = found.filter(|client| client.missing().is_none()).collect();
     if found.is_empty() {
         let names = ClientName::ALL.map(ClientName::title).join(", ");
         return Err(CliError::new(format!(
@@ -45,6 +44,11 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
         ))
         .next("`abide setup CLIENT` sets one up before it is installed"));
     }
+    setup_all(&found, args, paths)
+}
+
+/// Sets up each of these clients. At a terminal, the person is asked about each of several.
+fn setup_all(found: &[ClientName], args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
     let (mut code, mut is_written) = (0, false);
     let is_choice = found.len() > 1 && is_asked(args);
     if !args.json.json {
@@ -53,7 +57,7 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
     }
     // A question leaves an empty line below it; other output does not.
     let mut needs_gap = false;
-    for client in found {
+    for &client in found {
         if std::mem::take(&mut needs_gap) && !args.json.json {
             outln!("");
         }
@@ -124,7 +128,10 @@ fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<O
     let project = project(args)?;
     let agent = match args.agent.name() {
         Some(name) => name,
-        None => client.agent_of_setup(project.as_deref()),
+        None => {
+            let earlier = client.agent_of_setup(project.as_deref());
+            earlier.unwrap_or_else(|| client.word().to_owned())
+        }
     };
     if agent.chars().any(char::is_control) {
         return Err(CliError::new("an agent name must not contain control characters").code(2));
@@ -145,30 +152,16 @@ fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<O
             true => change.without_edit()?,
         });
     }
-    let pending: Vec<&Change> = changes
-        .iter()
-        .filter(|change| change.changes_file())
-        .collect();
+    let pending = changes.iter().filter(|change| change.changes_file());
+    let pending: Vec<&Change> = pending.collect();
     let may_write = !args.print && !pending.is_empty();
     if may_write {
-        pending
-            .iter()
-            .try_for_each(|change| change.check_writable())?;
+        let mut pending = pending.iter();
+        pending.try_for_each(|change| change.check_writable())?;
     }
     let written = may_write && (args.yes || (!args.json.json && confirm(client, args, &pending)?));
     if written {
-        let folders = CreatedFolders::of(paths);
-        match args.undo {
-            false => folders
-                .keep_record(pending.iter().map(|change| change.path.as_path()), || {
-                    pending.iter().try_for_each(|change| change.write())
-                })?,
-            true => {
-                pending.iter().try_for_each(|change| change.write())?;
-                let removed = pending.iter().filter(|change| change.after.is_none());
-                folders.remove_empty(removed.map(|change| change.path.as_path()));
-            }
-        }
+        write(&pending, args, paths)?;
     }
     let outcome = Outcome {
         code: u8::from(may_write && !written),
@@ -179,12 +172,26 @@ fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<O
         show::json(&facts(client, &agent, &changes, written, is_installed));
         return Ok(outcome);
     }
-    print_result(client, args, &agent, &pending, written.then_some(choices));
+    print_result(client, args, &agent, &pending, written, project.as_deref());
     // A person who was asked has just said no to it.
     if !args.undo && !args.print && !is_asked(args) && (written || pending.is_empty()) {
         print_sandbox(client, args, paths, &agent)?;
     }
     Ok(outcome)
+}
+
+/// Writes the changes and keeps a record of the folders that this creates; `--undo` removes those that are empty.
+fn write(changes: &[&Change], args: &SetupArgs, paths: &Paths) -> Result<(), CliError> {
+    let folders = CreatedFolders::of(paths);
+    let write_all = || changes.iter().try_for_each(|change| change.write());
+    if !args.undo {
+        let files = changes.iter().map(|change| change.path.as_path());
+        return folders.keep_record(files, write_all);
+    }
+    write_all()?;
+    let removed = changes.iter().filter(|change| change.after.is_none());
+    folders.remove_empty(removed.map(|change| change.path.as_path()));
+    Ok(())
 }
 
 /// Folder of the project whose configuration is changed; `None`: that of the user is.
@@ -213,21 +220,29 @@ fn edits(
     if let Some(file) = permissions.filter(|_| without_approval || args.undo) {
         edits.push((file, Edit::Permission));
     }
-    let waker = client.waker().map(|kind| toml::waker(agent, kind));
-    let sandbox = toml::sandbox(agent, SandboxMode::WorkspaceWrite.as_str());
+    let waker = |agent: &str| client.waker().map(|kind| toml::waker(agent, kind));
+    let sandbox = |agent: &str| toml::sandbox(agent, SandboxMode::WorkspaceWrite.as_str());
+    let text = replace_file::read(&paths.config)?.unwrap_or_default();
+    let existing = |agent: &str| -> Vec<OwnEntry> {
+        let entries = waker(agent).into_iter().chain([sandbox(agent)]);
+        // A text that cannot be parsed is reported when the file is read for the change.
+        entries
+            .filter(|entry| entry.is_in(&text).unwrap_or(true))
+            .collect()
+    };
     let mut own = OwnEdit::default();
     if args.undo {
-        let text = replace_file::read(&paths.config)?.unwrap_or_default();
-        let ours = waker.into_iter().chain([sandbox]);
-        own.entries = ours
-            // A text that cannot be parsed is reported when the file is read for the change.
-            .filter(|entry| entry.is_in(&text).unwrap_or(true))
-            .collect();
+        own.entries = existing(agent);
     } else {
-        own.entries.extend(waker.filter(|_| choices.waker));
+        let former = client.agent_of_setup(project.as_deref());
+        if let Some(former) = former.filter(|former| former != agent) {
+            let entries = existing(&former).into_iter();
+            own.renamed = entries.map(|entry| (entry, agent.to_owned())).collect();
+        }
+        own.entries.extend(waker(agent).filter(|_| choices.waker));
         match choices.sandbox {
-            Some(SetupSandbox::WorkspaceWrite) => own.entries.push(sandbox),
-            Some(SetupSandbox::Off) => own.absent = Some(sandbox),
+            Some(SetupSandbox::WorkspaceWrite) => own.entries.push(sandbox(agent)),
+            Some(SetupSandbox::Off) => own.absent = Some(sandbox(agent)),
             None => {}
         }
     }
@@ -243,11 +258,13 @@ struct OwnEdit {
     entries: Vec<OwnEntry>,
     /// Entry that is removed.
     absent: Option<OwnEntry>,
+    /// Entries for the client's former agent, each with its new agent.
+    renamed: Vec<(OwnEntry, String)>,
 }
 
 impl OwnEdit {
     fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.absent.is_none()
+        self.entries.is_empty() && self.absent.is_none() && self.renamed.is_empty()
     }
 
     fn is_in(&self, text: &str) -> Result<bool, EditError> {
@@ -261,6 +278,9 @@ impl OwnEdit {
 
     fn apply(&self, text: &str) -> Result<String, EditError> {
         let mut text = text.to_owned();
+        for (entry, agent) in &self.renamed {
+            text = entry.rename(&text, agent)?;
+        }
         for entry in &self.entries {
             text = entry.add(&text)?;
         }
@@ -304,6 +324,19 @@ impl Edit {
             Edit::Permission => clients::has_permission(text),
             Edit::Own(own) => own.is_in(text),
         }
+    }
+
+    /// Returns `true` if a copy with this text was made after an earlier setup, which may have been for another agent.
+    fn was_applied(&self, text: &str) -> Result<bool, EditError> {
+        let Edit::Own(own) = self else {
+            return self.is_from_setup(text);
+        };
+        for entry in &own.entries {
+            if entry.has_similar(text)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn apply(&self, text: &str) -> Result<String, EditError> {
@@ -382,13 +415,14 @@ fn print_wrapped(text: &str) {
         .for_each(|line| outln!("{line}"));
 }
 
-/// Says what was done. `written`: the choices that were written; `None` if nothing was.
+/// Says what was done.
 fn print_result(
     client: ClientName,
     args: &SetupArgs,
     agent: &str,
     changes: &[&Change],
-    written: Option<Choices>,
+    written: bool,
+    project: Option<&Path>,
 ) {
     let title = client.title();
     if changes.is_empty() {
@@ -404,7 +438,7 @@ fn print_result(
     if args.print {
         return;
     }
-    let Some(choices) = written else {
+    if !written {
         match has_person() {
             true => outln!("\n{title}: nothing was changed."),
             false => outln!(
@@ -412,7 +446,7 @@ fn print_result(
             ),
         }
         return;
-    };
+    }
     if args.undo {
         outln!(
             "\nRemoved abide from the configuration of {title}. If {title} is running, restart it."
@@ -425,8 +459,7 @@ fn print_result(
         for change in changes.iter().filter(|change| change.backup().exists()) {
             outln!("Copy of the original file: {}", change.backup().display());
         }
-        let may_approve = client.approval_question().is_some() && !choices.without_approval;
-        if may_approve && !is_asked(args) {
+        if client.asks_now(project) && !is_asked(args) {
             print_wrapped(&format!(
                 "To let {title} call the tools of abide without asking you each time, run `{}`.",
                 next_setup(client, args, agent, "--approve")
@@ -552,7 +585,7 @@ impl Change {
             self.backup_action = BackupAction::Remove;
         }
         // A copy with entries of setup was made between two runs of setup; it is not the state before.
-        let backup = copy.filter(|text| !self.edit.is_from_setup(text).unwrap_or(false));
+        let backup = copy.filter(|text| !self.edit.was_applied(text).unwrap_or(false));
         let added = self.edit.apply(backup.as_deref().unwrap_or_default());
         let untouched = added.is_ok_and(|added| added == self.text());
         self.after = match (untouched, &backup) {

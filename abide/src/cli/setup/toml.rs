@@ -82,11 +82,7 @@ pub fn add_server(text: &str, name: &str, server: &ServerEntry) -> Result<String
 /// Sets the fields of the entry; other fields, which the person has added, are kept.
 fn fill(table: &mut dyn TableLike, server: &ServerEntry) {
     let mut put = |name: &str, new: toml_edit::Value| {
-        let same = table
-            .get(name)
-            .and_then(Item::as_value)
-            .is_some_and(|old| formatted(old) == formatted(&new));
-        if !same {
+        if !has_value(table, name, &new) {
             table.insert(name, value(new));
         }
     };
@@ -157,71 +153,124 @@ pub struct OwnEntry {
     table: &'static str,
     /// Name of the list.
     list: &'static str,
-    entry: Table,
+    /// Agent that the entry is for.
+    agent: String,
+    /// Field that tells entries of different kinds for one agent apart; `None`: the list has one kind.
+    kind: Option<&'static str>,
+    /// Fields beside the agent.
+    fields: Vec<(&'static str, toml_edit::Value)>,
 }
 
 impl OwnEntry {
-    /// Text with this entry after the existing ones; unchanged if it already exists.
+    /// Text with this entry. An entry for the same purpose gets its fields and keeps those that the person has added to it.
     pub fn add(&self, text: &str) -> Result<String> {
-        if self.is_in(text)? {
+        let mut document = parse(text)?;
+        let all = self.list_or_new(&mut document)?;
+        if let Some(known) = all.iter_mut().find(|known| self.is_same(known)) {
+            for (name, wanted) in &self.fields {
+                if !has_value(known, name, wanted) {
+                    known.insert(name, value(wanted.clone()));
+                }
+            }
+        } else if !all.iter().any(|known| self.is_covered_by(known)) {
+            let mut new = Table::new();
+            new.insert("agent", value(&self.agent));
+            for (name, wanted) in &self.fields {
+                new.insert(name, value(wanted.clone()));
+            }
+            all.push(new);
+        } else {
             return Ok(text.to_owned());
         }
-        let mut document = parse(text)?;
-        let holder: &mut dyn TableLike = match self.table {
-            "" => document.as_table_mut(),
-            table => document
-                .entry(table)
-                .or_insert_with(|| {
-                    let mut new = Table::new();
-                    new.set_implicit(true);
-                    Item::Table(new)
-                })
-                .as_table_mut()
-                .ok_or_else(|| EditError(format!("`{table}` is not a [{table}] table")))?,
-        };
-        let all = holder
-            .entry(self.list)
-            .or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
-        let all = all.as_array_of_tables_mut().ok_or_else(|| {
-            let name = self.name();
-            EditError(format!("`{name}` is not a list of [[{name}]] tables"))
-        })?;
-        all.push(self.entry.clone());
         Ok(written(&document, text))
     }
 
-    /// Returns `true` if this entry exists.
+    /// Returns `true` if there is an entry for the same purpose.
     pub fn is_in(&self, text: &str) -> Result<bool> {
-        let document = parse(text)?;
-        let holder = match self.table {
-            "" => Some(document.as_item()),
-            table => document.get(table),
-        };
-        let all = holder.and_then(|holder| holder.get(self.list)?.as_array_of_tables());
-        Ok(all.is_some_and(|all| all.iter().any(|known| same(known, &self.entry))))
+        let mut document = parse(text)?;
+        let all = self.list(&mut document);
+        Ok(all.is_some_and(|all| all.iter().any(|known| self.is_same(known))))
     }
 
-    /// Text without this entry.
+    /// Returns `true` if setup may have written an entry, for whatever agent.
+    pub fn has_similar(&self, text: &str) -> Result<bool> {
+        let mut document = parse(text)?;
+        let all = self.list(&mut document);
+        Ok(all.is_some_and(|all| all.iter().any(|known| self.is_similar(known))))
+    }
+
+    /// Text without entries for the same purpose.
     pub fn remove(&self, text: &str) -> Result<String> {
         let mut document = parse(text)?;
-        let holder = match self.table {
-            "" => Some(document.as_table_mut()),
-            table => document.get_mut(table).and_then(Item::as_table_mut),
-        };
-        if let Some(holder) = holder
-            && let Some(all) = holder
-                .get_mut(self.list)
-                .and_then(Item::as_array_of_tables_mut)
-        {
-            all.retain(|known| !same(known, &self.entry));
-            if all.is_empty() {
-                holder.remove(self.list);
-            }
-            if !self.table.is_empty() && holder.is_implicit() && holder.is_empty() {
-                document.remove(self.table);
+        if let Some(all) = self.list(&mut document) {
+            all.retain(|known| !self.is_same(known));
+            let is_empty = all.is_empty();
+            if let Some(holder) = holder(&mut document, self.table) {
+                if is_empty {
+                    holder.remove(self.list);
+                }
+                if !self.table.is_empty() && holder.is_implicit() && holder.is_empty() {
+                    document.remove(self.table);
+                }
             }
         }
         Ok(written(&document, text))
+    }
+
+    /// Text in which the entries for the same purpose are for this agent.
+    pub fn rename(&self, text: &str, agent: &str) -> Result<String> {
+        let mut document = parse(text)?;
+        let all = self.list(&mut document).into_iter();
+        for known in all.flat_map(|all| all.iter_mut()) {
+            if self.is_same(known) {
+                known.insert("agent", value(agent));
+            }
+        }
+        Ok(written(&document, text))
+    }
+
+    /// Returns `true` if the entry is for the same agent and of the same kind, whatever else it says. One that is limited to
+    /// a folder was written by the person.
+    fn is_same(&self, known: &Table) -> bool {
+        known.get("agent").and_then(Item::as_str) == Some(&self.agent) && self.is_similar(known)
+    }
+
+    /// Returns `true` if setup may have written the entry for some agent.
+    fn is_similar(&self, known: &Table) -> bool {
+        self.is_of_kind(known) && !known.contains_key("folder")
+    }
+
+    /// Returns `true` if the entry does the same for all agents.
+    fn is_covered_by(&self, known: &Table) -> bool {
+        let agent = known.get("agent").and_then(Item::as_str);
+        self.kind.is_some() && agent.is_none_or(|agent| agent == "*") && self.is_of_kind(known)
+    }
+
+    fn is_of_kind(&self, known: &Table) -> bool {
+        self.kind
+            .is_none_or(|kind| known.get(kind).and_then(Item::as_bool) == Some(true))
+    }
+
+    fn list<'a>(&self, document: &'a mut DocumentMut) -> Option<&'a mut ArrayOfTables> {
+        holder(document, self.table)?
+            .get_mut(self.list)?
+            .as_array_of_tables_mut()
+    }
+
+    fn list_or_new<'a>(&self, document: &'a mut DocumentMut) -> Result<&'a mut ArrayOfTables> {
+        if !self.table.is_empty() && !document.contains_key(self.table) {
+            let mut new = Table::new();
+            new.set_implicit(true);
+            document.insert(self.table, Item::Table(new));
+        }
+        let (table, name) = (self.table, self.name());
+        let holder = holder(document, table)
+            .ok_or_else(|| EditError(format!("`{table}` is not a [{table}] table")))?;
+        holder
+            .entry(self.list)
+            .or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()))
+            .as_array_of_tables_mut()
+            .ok_or_else(|| EditError(format!("`{name}` is not a list of [[{name}]] tables")))
     }
 
     fn name(&self) -> String {
@@ -232,44 +281,38 @@ impl OwnEntry {
     }
 }
 
-fn same(left: &Table, right: &Table) -> bool {
-    let fields = |table: &Table| -> Vec<(String, String)> {
-        let mut fields: Vec<_> = table
-            .iter()
-            .map(|(name, item)| {
-                (
-                    name.to_owned(),
-                    item.as_value().map(formatted).unwrap_or_default(),
-                )
-            })
-            .collect();
-        fields.sort();
-        fields
-    };
-    fields(left) == fields(right)
+/// Table of this name; the document itself if the name is empty.
+fn holder<'a>(document: &'a mut DocumentMut, table: &str) -> Option<&'a mut Table> {
+    match table {
+        "" => Some(document.as_table_mut()),
+        table => document.get_mut(table)?.as_table_mut(),
+    }
+}
+
+fn has_value(table: &dyn TableLike, name: &str, wanted: &toml_edit::Value) -> bool {
+    let found = table.get(name).and_then(Item::as_value);
+    found.is_some_and(|found| formatted(found) == formatted(wanted))
 }
 
 /// Waker entry that resumes the last session of this client for this agent.
-pub fn waker(agent: &str, kind: &str) -> OwnEntry {
-    let mut entry = Table::new();
-    entry.insert("agent", value(agent));
-    entry.insert(kind, value(true));
+pub fn waker(agent: &str, kind: &'static str) -> OwnEntry {
     OwnEntry {
         table: "",
         list: "wakers",
-        entry,
+        agent: agent.to_owned(),
+        kind: Some(kind),
+        fields: vec![(kind, true.into())],
     }
 }
 
 /// Entry that runs the commands of this agent in a sandbox.
 pub fn sandbox(agent: &str, mode: &str) -> OwnEntry {
-    let mut entry = Table::new();
-    entry.insert("agent", value(agent));
-    entry.insert("mode", value(mode));
     OwnEntry {
         table: "sandbox",
         list: "for",
-        entry,
+        agent: agent.to_owned(),
+        kind: None,
+        fields: vec![("mode", mode.into())],
     }
 }
 
@@ -375,6 +418,29 @@ mod tests {
         }
         assert!(ours.add("sandbox = 1\n").is_err());
         assert!(ours.add("[sandbox]\nfor = 1\n").is_err());
+    }
+
+    #[test]
+    fn settings_added_to_an_own_entry_are_kept_and_go_with_it() {
+        let text = "[[wakers]]\nagent = \"codex\"\ncodex = true\nafter = 10 # mine\n";
+        let ours = waker("codex", "codex");
+        assert_eq!(ours.add(text).unwrap(), text);
+        assert_eq!(ours.remove(text).unwrap(), "");
+        let of_all = "[[wakers]]\nagent = \"*\"\ncodex = true\n";
+        assert_eq!(ours.add(of_all).unwrap(), of_all);
+        assert_eq!(ours.remove(of_all).unwrap(), of_all);
+        let text = "[[sandbox.for]]\nagent = \"codex\"\nmode = \"read-only\"\nnetwork = \"on\"\n";
+        let ours = sandbox("codex", "workspace-write");
+        let with = text.replace("read-only", "workspace-write");
+        assert_eq!(ours.add(text).unwrap(), with);
+        assert_eq!(
+            ours.rename(&with, "two").unwrap(),
+            with.replace("codex", "two")
+        );
+        assert_eq!(ours.remove(&with).unwrap(), "");
+        let of_folder = "[[sandbox.for]]\nagent = \"codex\"\nfolder = \"/srv\"\nmode = \"off\"\n";
+        assert!(ours.add(of_folder).unwrap().starts_with(of_folder));
+        assert_eq!(ours.remove(of_folder).unwrap(), of_folder);
     }
 
     #[test]

@@ -169,7 +169,7 @@ impl Feed {
     /// Waits for the next update. Cancel safe: no update is lost if the future is dropped.
     pub async fn next(&mut self) -> FeedUpdate {
         match self.updates.recv().await {
-            Some(updates) => updates,
+            Some(update) => update,
             None => std::future::pending().await,
         }
     }
@@ -249,14 +249,14 @@ impl Follower {
     }
 
     async fn read(&self) -> Option<()> {
-        let updates = match load(&self.client, self.all).await {
+        let update = match load(&self.client, self.all).await {
             Ok(lists) => FeedUpdate::Lists(Box::new(lists)),
             Err(error) => FeedUpdate::Unreachable(super::sentence(error)),
         };
-        self.send(updates).await
+        self.send(update).await
     }
 
-    async fn send(&self, updates: FeedUpdate) -> Option<()> {
-        self.updates.send(updates).await.ok()
+    async fn send(&self, update: FeedUpdate) -> Option<()> {
+        self.updates.send(update).await.ok()
     }
 }
