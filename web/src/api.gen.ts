@@ -363,8 +363,6 @@ connection of its sandbox waits, may it go on? */
   cwd: string;
   /** Activity in words: busy, sleeping, stopped or waiting for input. */
   doing: string;
-  /** The same as `doing`. */
-  facts: string;
   /** Details of a question about a command that was not started, or about a connection. */
   held?: QuestionCommand;
   /** Seconds without output after which the question was asked. */

@@ -8,7 +8,7 @@ import { errorMessage } from './state/actions';
 import { whenLoggedOut } from './state/api';
 import { followKeys } from './state/keys';
 import { connect, disconnect } from './state/live';
-import { login, takeCode } from './state/login';
+import { isLogin, login, takeCode } from './state/login';
 import { applyTheme } from './state/prefs';
 import { followHistory } from './state/route';
 import './style/base.css';
@@ -21,6 +21,10 @@ applyTheme();
 followHistory();
 followKeys();
 whenLoggedOut(disconnect);
+// A login link that is pasted into the address bar of this page changes only the fragment, which loads nothing.
+addEventListener('hashchange', () => {
+  if (isLogin(location.hash)) location.reload();
+});
 
 async function enter(): Promise<string> {
   const code = takeCode();

@@ -57,7 +57,12 @@ for (const colorScheme of ['light', 'dark'] as const) {
       for (const path of paths) {
         await show(page, path);
         await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
-        if (path.includes(id)) await expect(page.getByTestId('terminal-state')).toHaveText('Live');
+        if (path.includes(id)) {
+          await expect(page.getByTestId('terminal-state')).toHaveText('Live');
+          const buttons = await page.locator('.session-head .end > *').all();
+          const tops = await Promise.all(buttons.map(async (button) => (await button.boundingBox())?.y));
+          expect(new Set(tops).size, 'rows of buttons').toBe(1);
+        }
         if (path.includes('decisions')) await expect(page.getByRole('article', { name: 'Denied: true denied' })).toBeVisible();
         if (path.includes('refusals')) await expect(page.getByText('/usr/share/x', { exact: true })).toBeVisible();
         if (path === '/rules') await expect(page.getByRole('article', { name: 'Rule always-1' })).toBeVisible();

@@ -60,11 +60,11 @@ test('a command to try is copied, or an error is shown', async ({ inside: page, 
   // A toast stays until it is closed.
   await noMoreThan(page, 5_000);
   const refused = note(page, 'This browser does not allow copying');
-  await page.getByRole('button', { name: 'Copy abide setup claude-code' }).click();
+  await page.getByRole('button', { name: 'Copy abide setup' }).click();
   await refused.hover();
   await page.getByLabel('Dismiss').click();
   await expect(refused).toBeHidden();
-  await page.getByRole('button', { name: 'Copy abide setup claude-code' }).click();
+  await page.getByRole('button', { name: 'Copy abide setup' }).click();
   await expect(refused).toBeVisible();
   await page.keyboard.press('F6');
   await page.keyboard.press('Tab');

@@ -11,6 +11,7 @@ const TYPES: Record<string, string> = {
   '.html': 'text/html; charset=utf-8',
   '.js': 'text/javascript',
   '.svg': 'image/svg+xml',
+  '.webmanifest': 'application/manifest+json',
 };
 /** Paths that are never part of the page. */
 const DAEMON = /^\/(v1|mcp|docs|metrics)(\/|$)/;
@@ -21,7 +22,8 @@ export async function pageFromDisk(page: Page, origin: string): Promise<void> {
   const isPage = (url: URL) => url.href.startsWith(origin) && !DAEMON.test(url.pathname);
   await page.route(isPage, (route) => {
     const { pathname } = new URL(route.request().url());
-    const file = resolve(join(FOLDER, pathname.startsWith('/assets/') ? pathname : 'index.html'));
+    const named = resolve(join(FOLDER, pathname));
+    const file = extname(named) !== '' ? named : resolve(join(FOLDER, 'index.html'));
     if (!existsSync(file)) return route.fulfill({ status: 404 });
     const headers = { 'content-security-policy': policy, 'content-type': TYPES[extname(file)] ?? 'text/plain' };
     return route.fulfill({ headers, body: readFileSync(file) });

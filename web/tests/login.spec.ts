@@ -13,6 +13,16 @@ test('the login view shows the command to run and accepts the code', async ({ ab
   await expect(page.getByRole('heading', { name: 'Timers', level: 1 })).toBeVisible();
 });
 
+test('a link that is opened in a tab with the page logs in', async ({ abide, page }) => {
+  const origin = `http://${abide.address()}/`;
+  await pageFromDisk(page, origin);
+  await page.goto(origin);
+  await expect(page.getByRole('heading', { name: 'Log in' })).toBeVisible();
+  await page.goto(await abide.link());
+  await expect(page.getByText(/^Live, abide/)).toBeVisible();
+  expect(page.url()).toBe(origin);
+});
+
 test('the code is removed from the URL and works once', async ({ abide, page, browser }) => {
   const link = await abide.link();
   await page.goto(link);

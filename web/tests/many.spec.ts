@@ -71,7 +71,7 @@ test('hundreds of sessions: few are drawn, and older ones are loaded while scrol
   for (let from = 1; from < 260; from += 37) await Promise.all(Array.from({ length: 37 }, (_, n) => run(from + n)));
   await page.reload();
   await page.getByRole('link', { name: /^Sessions/ }).click();
-  await expect(page.getByText('200 sessions')).toBeVisible();
+  await expect(page.getByText('200+ sessions')).toBeVisible();
   const list = page.getByRole('list', { name: 'Sessions' });
   expect(await list.getByRole('listitem').count()).toBeLessThan(60);
   await list.locator('[data-main]').first().focus();

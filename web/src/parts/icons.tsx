@@ -88,5 +88,6 @@ export const CopyIcon = icon(
 export const DownIcon = icon(<path d="m6.500 9.500 5.500 5.500 5.500-5.500" />);
 export const UpIcon = icon(<path d="m6 14.5 6-6 6 6" />);
 export const MoreIcon = icon(<path d="M5 12h.01M12 12h.01M19 12h.01" strokeWidth="3" />);
+export const EditIcon = icon(<path d="M4 20l1-4L16.500 4.500l3 3L8 19zM14 7l3 3" />);
 export const CloseIcon = icon(<path d="M6 6l12 12M18 6 6 18" />);
 export const FileIcon = icon(<path d="M12 4v11M7.500 10.800 12 15.300l4.500-4.500M5 20h14" />);

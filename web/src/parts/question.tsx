@@ -143,12 +143,21 @@ function CommandQuestion({
           <span>agent {question.agent}</span>
           {question.machine && <span>on {question.machine}</span>}
         </div>
-        {adding.map((offer) => (
-          <details key={offer.answer}>
-            <summary>“{OFFERS[offer.answer] ?? offer.answer}” adds this rule</summary>
-            <pre>{offer.adds}</pre>
+        {adding.length > 0 && (
+          <details>
+            <summary>Rules that the answers add</summary>
+            <dl className="rules-added">
+              {adding.map((offer) => (
+                <div key={offer.answer}>
+                  <dt>{OFFERS[offer.answer] ?? offer.answer}</dt>
+                  <dd>
+                    <pre>{offer.adds}</pre>
+                  </dd>
+                </div>
+              ))}
+            </dl>
           </details>
-        ))}
+        )}
         {question.answering ? (
           <p className="answered" role="status">
             Answering {question.answering}…

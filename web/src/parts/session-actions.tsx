@@ -6,9 +6,8 @@ import { duration } from '../format';
 import { deleteSession, extend, interrupt, rename, rerun, sendSignal, type Sandbox } from '../state/actions';
 import type { CachedSession } from '../state/state-cache';
 import { go } from '../state/route';
-import { isAlive } from '../wire';
 import { ConfirmDialog, DialogForm, ModalDialog } from './dialog';
-import { DownIcon } from './icons';
+import { DownIcon, EditIcon } from './icons';
 import { MenuButton } from './menu';
 import { KillButton } from './session';
 import { Exact, WholeText } from './text';
@@ -25,14 +24,13 @@ const SIGNALS: [string, string][] = [
   ['CONT', 'continue'],
 ];
 
-export function SessionActions({ session }: { session: CachedSession }) {
+export function RenameButton({ session }: { session: CachedSession }) {
   const [naming, setNaming] = useState(false);
   return (
     <>
-      <button type="button" className="button" onClick={() => setNaming(true)}>
-        Rename…
+      <button type="button" className="button plain icon compact" aria-label="Rename…" title="Rename…" onClick={() => setNaming(true)}>
+        <EditIcon />
       </button>
-      {isAlive(session) ? <Running session={session} /> : <Ended session={session} />}
       {naming && <Rename session={session} onClose={() => setNaming(false)} />}
     </>
   );
@@ -57,7 +55,7 @@ function Rename({ session, onClose }: { session: CachedSession; onClose: () => v
   );
 }
 
-function Running({ session }: { session: CachedSession }) {
+export function RunningActions({ session }: { session: CachedSession }) {
   const [limits, setLimits] = useState(false);
   const id = session.session_id;
   const runs = session.status === 'running';
@@ -123,7 +121,7 @@ function Limits({ session, onClose }: { session: CachedSession; onClose: () => v
   );
 }
 
-function Ended({ session }: { session: CachedSession }) {
+export function EndedActions({ session }: { session: CachedSession }) {
   const [asking, setAsking] = useState<'rerun' | 'delete' | null>(null);
   const close = () => setAsking(null);
   const remove = async () => {

@@ -9,9 +9,14 @@ export function codeIn(text: string): string {
   return decodeURIComponent(found?.[1] ?? text.trim());
 }
 
+/** The fragment of a login link. */
+export function isLogin(fragment: string): boolean {
+  return fragment.startsWith('#login=');
+}
+
 /** Removes the code from the URL, so that it stays in no history and no bookmark. */
 export function takeCode(): string | null {
-  if (!location.hash.startsWith('#login=')) return null;
+  if (!isLogin(location.hash)) return null;
   const code = codeIn(location.hash);
   history.replaceState(null, '', location.pathname + location.search);
   return code;

@@ -110,8 +110,8 @@ function Idle({ known }: { known: boolean }) {
   }
   return (
     <Empty title="No running sessions">
-      <span>Commands that agents run with abide appear here. Set up an agent first:</span>
-      <CommandExample command="abide setup claude-code" />
+      <span>Commands that agents run with abide appear here. Set up your agents first:</span>
+      <CommandExample command="abide setup" />
       <span>Or run a command yourself:</span>
       <CommandExample command="abide run --idle 60s -- make test" />
     </Empty>

@@ -312,8 +312,8 @@ function Decisions() {
   const filtered = event !== '' || q !== '';
   return (
     <>
-      <div className="filters">
-        <label className="wide">
+      <div className="tools">
+        <label className="search">
           <span className="hidden">Search decisions</span>
           <input className="input" type="search" data-search placeholder="Search commands, rules and reasons" value={q} onChange={(e) => setQ(e.target.value)} />
         </label>

@@ -18,12 +18,15 @@ import { Link } from '../parts/link';
 import { parseLines } from '../parts/log-window';
 import { QuestionCard } from '../parts/question';
 import { Load, Quiet, SessionState } from '../parts/session';
-import { SessionActions } from '../parts/session-actions';
+import { EndedActions, RenameButton, RunningActions } from '../parts/session-actions';
 import { Exact, extent, FewLines, isLong, ScrollArea, Since } from '../parts/text';
 import { useIds } from '../state/use';
 
 const Terminal = lazy(() => import('../parts/terminal'));
 const Log = lazy(() => import('../parts/log'));
+
+/** A longer command is cut in the title, so that a phone has room for its output. */
+const TITLE_CHARACTERS = 200;
 
 export function Session({ id }: { id: string }) {
   const cached = useEntry(stateCache.sessions, id);
@@ -69,11 +72,12 @@ export function Session({ id }: { id: string }) {
           <SessionState session={session} waits={pulse?.waiting_for_input ?? false} />
           {session.name && <b>{session.name}</b>}
           <span className="soft small">{id}</span>
+          <RenameButton session={session} />
           <div className="end">
-            <a className="button" href={`/v1/sessions/${id}/log/raw?download=1`} download={`${id}.log`}>
-              <FileIcon /> Download the log
+            <a className="button folds" href={`/v1/sessions/${id}/log/raw?download=1`} download={`${id}.log`} title="Download the log">
+              <FileIcon /> <span>Download the log</span>
             </a>
-            <SessionActions session={session} />
+            {alive ? <RunningActions session={session} /> : <EndedActions session={session} />}
           </div>
         </div>
         <Command text={session.command} />
@@ -144,7 +148,7 @@ function Output({ session, bytes }: { session: SessionFacts; bytes: number }) {
 
 /** The command as the title of the page. A long one is expanded on request. */
 function Command({ text }: { text: string }) {
-  if (!isLong(text)) {
+  if (text.length <= TITLE_CHARACTERS && !isLong(text)) {
     return (
       <h1>
         <Exact text={text} />

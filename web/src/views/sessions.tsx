@@ -145,7 +145,8 @@ function List({ words, which, agent }: { words: string; which: Which; agent: str
   return (
     <>
       <span className="soft small numbers" role="status">
-        {count(ids.length)} {ids.length === 1 ? 'session' : 'sessions'}
+        {count(ids.length)}
+        {stateCache.olderSessions !== null && '+'} {ids.length === 1 ? 'session' : 'sessions'}
       </span>
       <div className="heads session-row" aria-hidden="true">
         <span>State</span>

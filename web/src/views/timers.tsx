@@ -203,7 +203,7 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
         <TimerLink timer={timer} tabIndex={tabIndex} />
         <span className="soft small one-line block" title={visible(condition)}>
           {timer.mission ? 'mission' : 'waiting'}, total {length(timer.total_duration)}
-          {!timer.mission && `, standby ${length(timer.timeout_duration)}`}
+          {!timer.mission && timer.timeout_duration < timer.total_duration && `, standby ${length(timer.timeout_duration)}`}
           {condition && `, ${condition}`}
         </span>
       </span>
