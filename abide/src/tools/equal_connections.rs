@@ -7,7 +7,7 @@ use abide_core::request::Caller;
 use abide_core::{Answer, Request};
 use abide_engine::Handle;
 
-use super::policy::{GivenAnswer, audit_answer};
+use super::answer::{GivenAnswer, audit_answer};
 
 /// Answers the other questions about connections that an answer has allowed for longer.
 pub(super) async fn allow(handle: &Handle, caller: &Caller, by: &str) {

@@ -1,6 +1,7 @@
 //! The tools, once for every interface: their descriptions, the check of their arguments, and their results
 //! (`abide_api::ToolResult`).
 
+mod answer;
 mod approved;
 mod args;
 mod call_metrics;
@@ -38,6 +39,7 @@ use abide_core::{Agent, Conversation, Millis, Outcome, Refusal, Request, Session
 use serde_json::{Map, Value};
 
 pub use abide_api::arguments::BadInput;
+pub(crate) use answer::{AnswerFault, GivenAnswer, answer};
 pub use approved::refusal as approved_refusal;
 pub(crate) use args::{escape_invisible, shown_text as shown};
 use args::{key, start_key, started_before};
@@ -47,7 +49,7 @@ pub use describe::{ToolDescription, ToolEffect, add_machine_argument, all, name_
 pub(crate) use elsewhere::{cannot_call_code, timer_with_key};
 pub(crate) use messages::subject as message_subject;
 pub(crate) use not_started::not_started;
-pub(crate) use policy::{AnswerFault, CommandCaller, GivenAnswer, StartDecision, answer};
+pub(crate) use policy::{CommandCaller, StartDecision};
 pub use question::{FormButtons, form_text, question_fields, question_text, rules_added};
 pub(crate) use report::{
     leftovers, recount_output, refused_to_person, status as session_status,

@@ -395,6 +395,7 @@ impl Engine {
                 Alarm::MessageDelay(message) => self.message_delay_over(message),
             }
         }
+        self.retry_events(step);
         self.timers_due(step);
         // Before the standby of readers is checked: a call whose standby ends now still gets the messages of this
         // step.

@@ -43,12 +43,7 @@ impl Engine {
         approval: Arc<Approval>,
     ) -> Result<(), Refusal> {
         self.has_room_to_wait()?;
-        let asking = match approval.person_only {
-            true => Asking::Elsewhere,
-            false => approval.asking,
-        };
-        let limit = run.deadline.or(run.idle).unwrap_or(limit::DEADLINE_DEFAULT);
-        let until = step.now.mono + limit;
+        let asking = approval.asking;
         let equal = self.equal_question(&agent, &conversation, &run, &approval);
         let (question, session) = match equal {
             Some((question, session)) => {
@@ -72,14 +67,7 @@ impl Engine {
                 (self.ask_about(step, wait.session, held), wait.session)
             }
         };
-        let answer = AwaitedAnswer {
-            question,
-            asking,
-            until,
-            waits_unasked: false,
-        };
-        self.wait_for_answer(step, answer, Wait { session, ..wait });
-        Ok(())
+        self.join_question(step, question, asking, false, Wait { session, ..wait })
     }
 
     /// Open question about the command of the same agent under the key of this call. Launch data does not have to be
@@ -514,9 +502,10 @@ impl Engine {
         let Some(state) = self.questions.get(question).cloned() else {
             return;
         };
-        let (Some(held), closing) = (state.held(), Closing::Withdrawn) else {
+        let Some(held) = state.held() else {
             return;
         };
+        let closing = Closing::Withdrawn;
         self.events_to_retry.retain(|event| !event.asks(question));
         let closed = ClosedQuestion {
             closing,

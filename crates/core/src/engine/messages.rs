@@ -9,54 +9,15 @@ use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, SessionId};
 use crate::limit;
 use crate::message::{self, About, MessageContent, ReadRule, Recipient, WaitingReader};
-use crate::record::{Record, StoredRows, StoredState};
+use crate::record::Record;
 use crate::request::{Caller, Refusal};
 use crate::session::StartedBy;
-use crate::time::{Millis, Now, Steady, Wall};
+use crate::time::{Millis, Now};
 use crate::timer;
 use crate::wait::{Outcome, Wait};
 use crate::wake;
 
 impl Engine {
-    /// Loads the timers and messages that the previous daemon stored.
-    pub(super) fn state_loaded(
-        &mut self,
-        step: &mut Step<'_>,
-        stored: StoredState,
-        rows: StoredRows,
-    ) {
-        let probed: Vec<_> = (rows.timers.iter())
-            .filter(|timer| timer.conditional)
-            .filter(|timer| matches!(timer.state.countdown, timer::Countdown::Running { .. }))
-            .map(|timer| timer.number)
-            .collect();
-        let anchor = self.timers.open(
-            step.now,
-            stored.id_permutation,
-            stored.anchor,
-            stored.boot_id,
-            stored.timer_numbers,
-            rows.timers,
-        );
-        self.timers.remember(rows.ended);
-        self.went_back = rows.went_back;
-        let anchored = timer::Record::Anchored(anchor);
-        step.push(Effect::Record(Record::Timer(anchored)));
-        for number in probed {
-            let (timer, until) = (self.timers.id_of(number), None);
-            step.push(Effect::Probe { timer, until });
-        }
-        let now = self.timers.steady(step.now);
-        self.outbox.open(
-            stored.id_permutation,
-            stored.message_numbers,
-            rows.messages,
-            steady_of_wall(now, step.now.wall),
-        );
-        let agents = self.outbox.agents_with_conversations();
-        self.conversations.open(now, agents);
-    }
-
     pub(super) fn disconnected(
         &mut self,
         step: &Step<'_>,
@@ -72,14 +33,6 @@ impl Engine {
         ReadRule {
             now: self.timers.steady(now),
             conversations: &self.conversations,
-        }
-    }
-
-    /// Moves the anchor of the timers if the system clock was set.
-    pub(super) fn note_clock(&mut self, step: &mut Step<'_>) {
-        if let Some(anchor) = self.timers.note(step.now) {
-            let anchored = timer::Record::Anchored(anchor);
-            step.push(Effect::Record(Record::Timer(anchored)));
         }
     }
 
@@ -398,11 +351,6 @@ impl Engine {
         };
         self.outbox.unread(&recipient, self.rule(now))
     }
-}
-
-/// Converts wall times of the past, given the present in both.
-pub(super) fn steady_of_wall(steady: Steady, wall: Wall) -> impl Fn(Wall) -> Steady {
-    move |then| Steady(steady.0.saturating_sub(wall.0.saturating_sub(then.0)))
 }
 
 /// Records that the delivery of these messages has begun. `in_flight`: an answer carries them.

@@ -1,4 +1,4 @@
-//! Recovery of sessions and questions after a start, and removal of sessions whose folders were deleted.
+//! Recovery of sessions, questions, timers and messages after a start, and removal of sessions whose folders were deleted.
 
 use alloc::vec::Vec;
 
@@ -8,10 +8,51 @@ use crate::effect::Effect;
 use crate::id::{QuestionId, SessionId};
 use crate::limit;
 use crate::question::{Closing, Question};
+use crate::record::{Record, StoredRows, StoredState};
 use crate::session::{Phase, Session};
-use crate::time::{Millis, Mono};
+use crate::time::{Millis, Mono, Steady, Wall};
+use crate::timer;
 
 impl Engine {
+    /// Loads the timers and messages that the previous daemon stored.
+    pub(super) fn state_loaded(
+        &mut self,
+        step: &mut Step<'_>,
+        stored: StoredState,
+        rows: StoredRows,
+    ) {
+        let probed: Vec<_> = (rows.timers.iter())
+            .filter(|timer| timer.conditional)
+            .filter(|timer| matches!(timer.state.countdown, timer::Countdown::Running { .. }))
+            .map(|timer| timer.number)
+            .collect();
+        let anchor = self.timers.open(
+            step.now,
+            stored.id_permutation,
+            stored.anchor,
+            stored.boot_id,
+            stored.timer_numbers,
+            rows.timers,
+        );
+        self.timers.remember(rows.ended);
+        self.went_back = rows.went_back;
+        let anchored = timer::Record::Anchored(anchor);
+        step.push(Effect::Record(Record::Timer(anchored)));
+        for number in probed {
+            let (timer, until) = (self.timers.id_of(number), None);
+            step.push(Effect::Probe { timer, until });
+        }
+        let now = self.timers.steady(step.now);
+        self.outbox.open(
+            stored.id_permutation,
+            stored.message_numbers,
+            rows.messages,
+            steady_of_wall(now, step.now.wall),
+        );
+        let agents = self.outbox.agents_with_conversations();
+        self.conversations.open(now, agents);
+    }
+
     /// Adds a session that recovery has found. Idle time counts from now: an answer that let the session continue may
     /// have come just before the crash, and it is not recorded.
     pub(super) fn session_found(
@@ -150,4 +191,9 @@ fn still_idle(entry: &SessionState, asked: &Question, step: &Step<'_>) -> bool {
         | Phase::Ended { .. }
         | Phase::Failed { .. } => false,
     }
+}
+
+/// Converts wall times of the past, given the present in both.
+pub(super) fn steady_of_wall(steady: Steady, wall: Wall) -> impl Fn(Wall) -> Steady {
+    move |then| Steady(steady.0.saturating_sub(wall.0.saturating_sub(then.0)))
 }

@@ -7,7 +7,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::messages::steady_of_wall;
+use super::recovery::steady_of_wall;
 use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::fleet::ShardId;

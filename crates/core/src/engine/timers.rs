@@ -471,10 +471,17 @@ impl Engine {
         }
     }
 
+    /// Moves the anchor of the timers if the system clock was set.
+    pub(super) fn note_clock(&mut self, step: &mut Step<'_>) {
+        if let Some(anchor) = self.timers.note(step.now) {
+            let anchored = timer::Record::Anchored(anchor);
+            step.push(Effect::Record(Record::Timer(anchored)));
+        }
+    }
+
     /// Completes the timers that are due, at most [`limit::DUE_AT_ONCE`] per step, so that calls are handled in
     /// between.
     pub(super) fn timers_due(&mut self, step: &mut Step<'_>) {
-        self.retry_events(step);
         for _ in 0..limit::DUE_AT_ONCE {
             if !self.outbox.has_numbers() {
                 self.timers.hold(step.now);
