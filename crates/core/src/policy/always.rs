@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use super::command::{CommandLine, Folder, Origin, Parsed, SimpleCommand, Word};
 use super::decide::{Place, Policy};
+use super::names::Names;
 use super::rule::{Action, Rule, Source};
 
 /// Answer to a question about a command.
@@ -57,74 +58,13 @@ pub struct Offer {
 }
 
 /// Programs whose arguments are programs or scripts: a rule on their words would allow everything.
-const RUNNERS: &[&str] = &[
-    "sh",
-    "bash",
-    "dash",
-    "zsh",
-    "ksh",
-    "fish",
-    "csh",
-    "tcsh",
-    "busybox",
-    "eval",
-    "exec",
-    "source",
-    ".",
-    "command",
-    "builtin",
-    "trap",
-    "python",
-    "python2",
-    "python3",
-    "pypy3",
-    "node",
-    "deno",
-    "bun",
-    "perl",
-    "ruby",
-    "php",
-    "lua",
-    "osascript",
-    "awk",
-    "gawk",
-    "npx",
-    "bunx",
-    "uvx",
-    "pipx",
-    "env",
-    "sudo",
-    "su",
-    "doas",
-    "pkexec",
-    "xargs",
-    "parallel",
-    "find",
-    "ssh",
-    "nohup",
-    "setsid",
-    "timeout",
-    "nice",
-    "watch",
-    "flock",
-    "script",
-    "chroot",
-    "unshare",
-    "strace",
-    "gdb",
-    "run0",
-    "sudoedit",
-    "runuser",
-    "setpriv",
-    "systemd-run",
-    "nsenter",
-    "gosu",
-    "su-exec",
-    "bwrap",
-    "firejail",
-    "tmux",
-    "screen",
-];
+const RUNNERS: Names = Names(
+    "sh bash dash zsh ksh fish csh tcsh busybox eval exec source . command builtin trap python
+     python2 python3 pypy3 node deno bun perl ruby php lua osascript awk gawk npx bunx uvx pipx env
+     sudo su doas pkexec xargs parallel find ssh nohup setsid timeout nice watch flock script
+     chroot unshare strace gdb run0 sudoedit runuser setpriv systemd-run nsenter gosu su-exec bwrap
+     firejail tmux screen",
+);
 
 /// Number of words that name what a program does. All others: two, unless the second is an option.
 const DEPTHS: &[(&str, usize)] = &[
@@ -215,7 +155,7 @@ fn proposals(command: &SimpleCommand, all: &[SimpleCommand], asked: &Rule) -> Op
     if program == "sudo" {
         return as_root(command, all).map(|rule| vec![rule]);
     }
-    if RUNNERS.contains(&program.as_str()) || program.starts_with("python") {
+    if RUNNERS.has(&program) || program.starts_with("python") {
         return None;
     }
     let words: Option<Vec<String>> = command.words.iter().map(Word::text).collect();
@@ -271,7 +211,7 @@ fn as_root(command: &SimpleCommand, all: &[SimpleCommand]) -> Option<Rule> {
     let inner = all.iter().find(is_inner)?;
     let name = inner.program()?;
     let is_plain = !program.starts_with('-') && (name == program || program.starts_with('/'));
-    if !is_plain || inner.runs_code.is_some() || RUNNERS.contains(&name.as_str()) {
+    if !is_plain || inner.runs_code.is_some() || RUNNERS.has(&name) {
         return None;
     }
     let words: Option<Vec<String>> = command.words.iter().map(Word::text).collect();
