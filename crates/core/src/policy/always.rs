@@ -10,41 +10,22 @@ use super::command::{CommandLine, Folder, Origin, Parsed, SimpleCommand, Word};
 use super::decide::{Place, Policy};
 use super::names::Names;
 use super::rule::{Action, Rule, Source};
+use crate::words::words;
 
-/// Answer to a question about a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Choice {
-    /// Start this command.
-    Once,
-    /// Start it, and such commands of this agent.
-    ThisAgent,
-    /// Start it, and such commands in this directory.
-    AlwaysHere,
-    /// Start it, and such commands everywhere.
-    Always,
-    /// Do not start it.
-    No,
-}
-
-impl Choice {
-    /// All choices.
-    pub const ALL: [Choice; 5] = [
-        Choice::Once,
-        Choice::ThisAgent,
-        Choice::AlwaysHere,
-        Choice::Always,
-        Choice::No,
-    ];
-
-    /// Answer in words.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Choice::Once => "once",
-            Choice::ThisAgent => "this agent",
-            Choice::AlwaysHere => "always here",
-            Choice::Always => "always",
-            Choice::No => "no",
-        }
+words! {
+    /// Answer to a question about a command.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Choice {
+        /// Start this command.
+        Once = "once",
+        /// Start it, and such commands of this agent.
+        ThisAgent = "this agent",
+        /// Start it, and such commands in this directory.
+        AlwaysHere = "always here",
+        /// Start it, and such commands everywhere.
+        Always = "always",
+        /// Do not start it.
+        No = "no",
     }
 }
 

@@ -12,26 +12,18 @@ use super::path::{expanded, matches_folder, normalized};
 use super::pattern::{could_match, matches};
 use super::targets::Targets;
 use crate::id::{Conversation, settings_name};
+use crate::words::words;
 
-/// Decision about a command, from the least to the most careful.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Action {
-    /// Start the command.
-    Allow,
-    /// Ask a person first.
-    Ask,
-    /// Refuse the command.
-    Deny,
-}
-
-impl Action {
-    /// Word of the configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Action::Allow => "allow",
-            Action::Ask => "ask",
-            Action::Deny => "deny",
-        }
+words! {
+    /// Decision about a command, from the least to the most careful.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Action {
+        /// Start the command.
+        Allow = "allow",
+        /// Ask a person first.
+        Ask = "ask",
+        /// Refuse the command.
+        Deny = "deny",
     }
 }
 
