@@ -383,8 +383,8 @@ async fn refusal(response: Response<Body>, path: &str) -> ClientError {
 
 /// Parts of an [`abide_api::Problem`] that a client reads. A daemon of another version may send no others.
 #[derive(Default, Deserialize)]
-pub(crate) struct Problem {
-    pub detail: Option<String>,
+struct Problem {
+    detail: Option<String>,
     closing: Option<String>,
     field: Option<String>,
 }

@@ -27,7 +27,7 @@ mod fleet;
 pub mod http;
 pub mod keys;
 pub mod library;
-
+mod listener;
 pub mod lock;
 pub mod mcp;
 mod reader_cursors;

@@ -9,7 +9,8 @@ use abide_engine::socket;
 use abide_session::{ext4_placement, private_file};
 use anyhow::{Context as _, bail};
 
-use crate::{daemon_process, http};
+use crate::daemon_process;
+use crate::http::blocking_client;
 
 /// Creates the folders of an installation, readable by their owner alone.
 pub(crate) fn make_folders(paths: &Paths) -> io::Result<()> {
@@ -85,7 +86,7 @@ fn replace_older(paths: &Paths, lock: &File) -> anyhow::Result<()> {
         }
     {
         attempts += 1;
-        if !stop_requested && let Ok(running) = http::daemon_process(&socket) {
+        if !stop_requested && let Ok(running) = blocking_client::daemon_process(&socket) {
             stop_requested = stop_older(&socket, &running.version)?;
         }
         if lock.try_lock().is_ok() {
@@ -115,7 +116,7 @@ fn stop_older(socket: &Path, running: &str) -> anyhow::Result<bool> {
             "a daemon runs already (version {running}); `abide status` shows it, `abide stop` ends it"
         );
     }
-    match http::stop_daemon(socket) {
+    match blocking_client::stop_daemon(socket) {
         Ok(()) => Ok(true),
         Err(fault) if is_gone(fault.kind()) => Ok(false),
         Err(fault) => Err(fault).context("the older daemon does not stop"),

@@ -7,7 +7,7 @@
 //! A cursor is stored when the answer has left the daemon, and the daemon may die before the client has the answer. So
 //! the starting position of each client's last request is stored too: a replayed request reads the same output again.
 
-use super::mcp::front_of;
+use super::mcp::client::front_of;
 use super::unread_lines::Cursor;
 use abide_session::daemon_record::Cursors;
 

@@ -6,16 +6,16 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use abide_engine::clock::{Clock, SystemClock, pause};
+use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{Config, HttpListen, Paths};
-use abide_engine::{Handle, Runtime, RuntimeFault, entropy, secret, socket};
+use abide_engine::machine_link::{OtherMachines, StartedLinks, directory, lost_sessions};
+use abide_engine::{Handle, Runtime, RuntimeFault, entropy, secret};
 use abide_session::{accelerator, allocator, mark, nofile_limit, oom, private_file};
 use anyhow::Context as _;
-use rustix::net::sockopt::socket_peercred;
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::TcpListener;
 
+use crate::listener::listen;
 use crate::{daemon_process, fleet, http, lock, mcp};
 
 /// Runs the daemon until it is told to stop. On `ready` the daemon reports that it can be called, or an error.
@@ -100,7 +100,7 @@ async fn run(paths: Paths, config: Config, ready: &mut Option<File>) -> anyhow::
         tcp,
     };
     let state = http::State::new(handle.clone(), daemon);
-    fleet::start(&paths, &handle, &state);
+    connect_machines(&paths, &handle, &state);
     if let Some((listener, token)) = tcp_listener {
         let served = http::serve_tcp(listener, state.clone(), codec.clone(), token);
         tokio::spawn(served);
@@ -129,18 +129,37 @@ async fn run(paths: Paths, config: Config, ready: &mut Option<File>) -> anyhow::
     Ok(ended?)
 }
 
+/// Connects this machine with the others, if it has a fleet secret. A fault is only logged: the daemon works alone.
+fn connect_machines(paths: &Paths, handle: &Handle, state: &http::State) {
+    let Some(fleet) = handle.fleet() else {
+        return;
+    };
+    let links = match OtherMachines::start(paths, handle, fleet.clone()) {
+        Ok(Some(started)) => started,
+        Ok(None) => return,
+        Err(fault) => {
+            tracing::error!("this machine has no links to the others of its fleet: {fault}");
+            return;
+        }
+    };
+    let StartedLinks {
+        machines,
+        called,
+        relayed,
+        flush_requests,
+    } = links;
+    fleet.set_others(machines.clone());
+    tokio::spawn(fleet::serve::serve(machines.clone(), called, state.clone()));
+    fleet::relay::start(paths, relayed);
+    tokio::spawn(lost_sessions::run(machines.clone(), handle.clone()));
+    tokio::spawn(directory::run(machines, handle.clone(), flush_requests));
+}
+
 /// Publishes the version of this daemon, so that a newer client may replace it.
 fn publish_version(paths: &Paths) -> anyhow::Result<()> {
     let path = paths.daemon_version();
     let written = secret::write(&path, env!("CARGO_PKG_VERSION"));
     written.with_context(|| format!("cannot write {}", path.display()))
-}
-
-pub fn listen(path: &Path) -> anyhow::Result<UnixListener> {
-    let listener =
-        socket::listen(path).with_context(|| format!("cannot listen at {}", path.display()))?;
-    listener.set_nonblocking(true)?;
-    Ok(UnixListener::from_std(listener)?)
 }
 
 /// Opens the TCP listener if one is configured. A failure is only logged: the daemon still serves its unix sockets.
@@ -229,24 +248,4 @@ async fn stop_on_signal(handle: Handle) {
         _ = int.recv() => {}
     }
     handle.stop().await;
-}
-
-/// Pause after a connection that could not be accepted, such as without a free descriptor.
-pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Accepts the next connection of a process with the user id of this daemon.
-pub async fn accept_own(listener: &UnixListener) -> UnixStream {
-    let own = rustix::process::geteuid();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => match socket_peercred(&stream) {
-                Ok(peer) if peer.uid == own => return stream,
-                Ok(_) | Err(_) => {}
-            },
-            Err(fault) => {
-                tracing::warn!("cannot accept a connection: {fault}");
-                pause(ACCEPT_PAUSE).await;
-            }
-        }
-    }
 }

@@ -6,7 +6,7 @@ use abide_engine::machine_link::{CalledLink, ssh};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
-use crate::serve::{accept_own, listen};
+use crate::listener::{accept_own, listen};
 
 /// Listens for `abide relay`. A fault is only logged: other machines call through the database.
 pub fn start(paths: &Paths, links: mpsc::Sender<CalledLink>) {

@@ -12,12 +12,19 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Body;
 
-use super::login;
 use super::page;
 use super::problem::Problem;
 use crate::http::login_store::{LoginId, LoginStore};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::secret::constant_time_eq;
+
+/// Path at which a code is exchanged. It needs no other credential.
+pub const LOGIN_PATH: &str = "/v1/login";
+
+/// Cookie name with the port, because browsers share cookies between ports of a host.
+pub fn cookie_name(port: u16) -> String {
+    format!("abide-{port}")
+}
 
 const JSON: &str = "application/json";
 /// Content type of session input, which need not be JSON. A page cannot send this type cross-origin
@@ -85,7 +92,7 @@ impl AccessCheck {
         let origins = authorities.iter().map(|name| format!("http://{name}"));
         AccessCheck {
             token,
-            cookie: login::cookie_name(port),
+            cookie: cookie_name(port),
             logins,
             origins: origins.collect(),
             authorities,
@@ -147,7 +154,7 @@ impl AccessCheck {
             return self.check_token(headers).map(|()| Credential::Token);
         }
         let reads = *method == Method::GET || *method == Method::HEAD;
-        if reads && page::is_public(path) || *method == Method::POST && path == login::PATH {
+        if reads && page::is_public(path) || *method == Method::POST && path == LOGIN_PATH {
             return Ok(Credential::None);
         }
         // MCP clients are agents, and agents have no login.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use abide_api::{FleetMachines, KnownIds, Status};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::client::Problem;
 use abide_engine::socket;
 
 /// Read and write time-out. It is long, so that a slow machine or disk does not make a healthy daemon
@@ -83,8 +83,8 @@ fn answer(path: &Path, what: &str, timeout: Duration) -> io::Result<Vec<u8>> {
     let line = String::from_utf8_lossy(&response[..end]);
     if line.split_ascii_whitespace().nth(1) != Some("200") {
         let line = line.lines().next().unwrap_or_default();
-        let problem: Problem = serde_json::from_slice(body).unwrap_or_default();
-        let why = problem.detail;
+        let problem: Value = serde_json::from_slice(body).unwrap_or_default();
+        let why = problem["detail"].as_str().map(str::to_owned);
         return Err(io::Error::other(
             why.unwrap_or_else(|| format!("it answered {line}")),
         ));

@@ -11,8 +11,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::problem::Problem;
+use super::problem::{Problem, json};
 use crate::strict_json::{self, StrictJson};
+
+/// Largest request body that is buffered, in bytes.
+pub const BODY_LIMIT: usize = 8 << 20;
 
 /// Response body made from a public type.
 pub struct JsonResponse<T>(pub T);
@@ -21,11 +24,6 @@ impl<T: Serialize> IntoResponse for JsonResponse<T> {
     fn into_response(self) -> Response {
         Json(json(&self.0)).into_response()
     }
-}
-
-/// Public type as JSON, with its fields in alphabetical order.
-pub fn json(value: &impl Serialize) -> Value {
-    serde_json::to_value(value).unwrap_or_default()
 }
 
 /// Request body that is a JSON object. An empty body is an empty object.
@@ -64,10 +62,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
 
 fn unreadable(rejection: Response) -> Problem {
     if rejection.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
-        return Problem::too_large(format!(
-            "the body must be at most {} bytes",
-            super::BODY_LIMIT
-        ));
+        return Problem::too_large(format!("the body must be at most {BODY_LIMIT} bytes"));
     }
     Problem::bad_input("cannot read the body")
 }

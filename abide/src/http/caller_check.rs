@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use super::access_check::Credential;
 use super::problem::Problem;
 use super::requester::session_of;
-use super::{ConnectedPeer, State};
+use super::state::{ConnectedPeer, State};
 
 /// Time for which a request may wait to be read after the session of its caller has ended.
 const ENDED_SESSION_GRACE: Millis = Millis::from_secs(60);

@@ -18,10 +18,11 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value, json};
 
-use super::body::JsonResponse;
+use super::body::{BODY_LIMIT, JsonResponse};
 use super::problem::Problem;
-use super::requester::Requester;
-use super::{BODY_LIMIT, ConnectedPeer, State, headers, login_ends, questions};
+use super::requester::{Requester, login_ends};
+use super::state::{ConnectedPeer, State};
+use super::{headers, questions};
 use crate::fleet;
 use crate::fleet::forward;
 use crate::tools;

@@ -10,12 +10,12 @@ use axum::extract::State as Shared;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::State;
 use super::body::{JsonResponse, Query};
 use super::problem::Problem;
 use super::questions::visible_questions;
 use super::requester::Requester;
 use super::sessions::sort_key;
+use super::state::State;
 use crate::fleet;
 use abide_engine::store::{EndedFilter, TimerQuery};
 

@@ -8,11 +8,11 @@ use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::State;
 use super::body::Query;
 use super::log_stream::{self, LogTail};
 use super::problem::Problem;
 use super::requester::Requester;
+use super::state::State;
 use abide_session::log::Log;
 
 /// Content security policy that stops a browser from running anything in the log.

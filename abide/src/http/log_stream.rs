@@ -14,13 +14,13 @@ use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::body::{Query, json};
+use super::body::Query;
 use super::frame::{self, Frame};
 use super::log_mask::LogMask;
-use super::problem::Problem;
+use super::problem::{Problem, json};
 use super::requester::Requester;
 use super::sessions::session_for;
-use super::{State, body_until_logout};
+use super::state::{State, body_until_logout};
 use abide_engine::keepers::Follower;
 use abide_engine::{AttachGuard, Handle, PendingCall, SessionView};
 use abide_output::mask::Mask;

@@ -8,20 +8,13 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::access_check::cookie_name;
 use super::body::{JsonBody, JsonResponse};
 use super::problem::Problem;
 use super::requester::{self, Requester};
-use super::{State, Tcp};
+use super::state::{State, Tcp};
 use crate::http::login_store::{CODE_LIFETIME, LOGIN_LIFETIME, LoginError};
 use abide_engine::clock::{Clock, SystemClock};
-
-/// Path at which a code is exchanged. It needs no other credential.
-pub const PATH: &str = "/v1/login";
-
-/// Cookie name with the port, because browsers share cookies between ports of a host.
-pub fn cookie_name(port: u16) -> String {
-    format!("abide-{port}")
-}
 
 /// Creates a link that logs one browser in. Only a person gets one.
 pub async fn create_link(

@@ -6,10 +6,10 @@ use abide_engine::fleet::{FleetState, Machine};
 use abide_engine::machine_link::{CannotSay, PersonsWord};
 use axum::extract::{Path, State as Shared};
 
-use super::State;
 use super::body::JsonResponse;
 use super::problem::Problem;
 use super::requester::Requester;
+use super::state::State;
 
 /// Lists the machines. Without a shared database the list is empty.
 pub async fn list(Shared(state): Shared<State>, _: Requester) -> JsonResponse<FleetMachines> {

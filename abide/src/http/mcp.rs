@@ -5,8 +5,10 @@ use axum::extract::ConnectInfo;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 
+use super::body::BODY_LIMIT;
 use super::problem::Problem;
-use super::{BODY_LIMIT, ConnectedPeer, requester};
+use super::requester;
+use super::state::ConnectedPeer;
 use crate::mcp::{Http, Origin, Transport};
 use abide_engine::peer::Peer;
 use abide_engine::{Handle, config};

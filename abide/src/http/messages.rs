@@ -6,9 +6,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::body::{JsonBody, JsonResponse, Query};
+use super::pagination;
 use super::problem::Problem;
 use super::requester::Requester;
-use super::{State, pagination};
+use super::state::State;
 use crate::tools::{self, message_subject};
 use abide_engine::Handle;
 use abide_engine::store::{self, DeliveryState, MessageQuery, MessageRow, StoreFault, StoreReader};

@@ -8,9 +8,9 @@ use axum::extract::State as Shared;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-use super::State;
 use super::problem::Problem;
 use super::requester::Requester;
+use super::state::State;
 use crate::tools::{BOUNDS, tool_stats};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_session::{facts, proc};

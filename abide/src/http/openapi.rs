@@ -11,8 +11,8 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-use super::State;
 use super::headers::{AGENT_HEADER, CONVERSATION_HEADER, KEY_HEADER, PERSON_HEADER, ROOT_HEADER};
+use super::state::State;
 use crate::tools;
 
 type SchemaFn = fn(&mut SchemaGenerator) -> Schema;

@@ -16,7 +16,8 @@ use super::body::{JsonBody, JsonResponse, Query};
 use super::pagination::{self, SearchText};
 use super::problem::Problem;
 use super::requester::{self, Requester};
-use super::{State, sessions};
+use super::sessions;
+use super::state::State;
 use crate::tools::{refusals, rules};
 
 #[derive(Deserialize, JsonSchema)]

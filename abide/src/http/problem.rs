@@ -4,8 +4,9 @@ use abide_api::ErrorCode;
 use abide_core::{Closing, Refusal};
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::Value;
 
-use super::body::json;
 use crate::tools::{ActionError, BadInput, escape_invisible, refusal_code};
 use abide_engine::store::{StoreFault, closing_word};
 use abide_engine::text::refusal_sentence;
@@ -14,6 +15,11 @@ use abide_engine::text::refusal_sentence;
 const KIND: &str = "application/problem+json";
 /// Largest number of bytes that are taken from an error text of the framework.
 const TEXT_LIMIT: usize = 4 << 10;
+
+/// Public type as JSON, with its fields in alphabetical order.
+pub fn json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
 
 /// Error response. The request changed nothing.
 #[derive(Debug)]

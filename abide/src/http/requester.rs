@@ -3,7 +3,7 @@
 
 use abide_core::request::Caller;
 use abide_core::session::End;
-use abide_core::{Agent, Conversation, Millis, SessionId};
+use abide_core::{Agent, Asking, Conversation, Millis, SessionId, SessionName};
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::ConnectedPeer;
 use super::access_check::Credential;
+use super::headers;
+use super::login_store::LoginId;
 use super::problem::Problem;
-use super::{State, headers};
-use crate::http::login_store::LoginId;
-use crate::tools;
+use super::state::{ConnectedPeer, State, until_login_ends};
+use crate::tools::{self, Context};
 use abide_engine::config;
 use abide_engine::peer::{Peer, SessionMembership};
 use abide_engine::{Handle, SessionView};
@@ -388,4 +388,50 @@ pub fn agent(name: &[u8]) -> Result<Agent, Problem> {
             headers::AGENT_HEADER
         ))
     })
+}
+
+/// Name from a request; empty text is no name.
+pub fn session_name(given: Option<&str>) -> Result<Option<SessionName>, Problem> {
+    let name = given.filter(|given| !given.is_empty());
+    name.map(SessionName::parse)
+        .transpose()
+        .map_err(|invalid| Problem::bad_input(format!("`name` is not valid: {invalid}")))
+}
+
+/// Idempotency key in the header of a request.
+fn request_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let key = text(headers, headers::KEY_HEADER)?;
+    if key.is_some_and(|key| key.trim().is_empty()) {
+        let name = headers::KEY_HEADER;
+        let detail = format!("`{name}` must be text that is not blank, or left out");
+        return Err(Problem::bad_input(detail));
+    }
+    // The same key in the arguments names the same request.
+    Ok(key.map(|key| format!("given:{key}")))
+}
+
+/// Context of a call: everything besides its arguments.
+pub fn context(requester: &Requester, headers: &HeaderMap) -> Result<Context, Problem> {
+    Ok(Context {
+        agent: requester.acting_agent(),
+        root: root(headers)?,
+        env: config::environment().into(),
+        asking: Asking::Elsewhere,
+        standby: standby(headers)?,
+        waited: Millis(0),
+        request_key: request_key(headers)?,
+        conversation: conversation(headers)?,
+        client: None,
+        is_person: requester.may_be_a_person(),
+        inherited_limits: inherited_limits(headers)?,
+        session_name: session_name(
+            json::<String>(headers, headers::SESSION_NAME_HEADER)?.as_deref(),
+        )?,
+        files_before: files_before(headers)?,
+    })
+}
+
+/// Waits until the login of a request ends; never returns if the request has no login.
+pub async fn login_ends(state: &State, requester: &Requester) {
+    until_login_ends(state.logins.clone(), requester.login()).await;
 }

@@ -1,24 +1,46 @@
 //! All routes with their descriptions.
 
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::http::header;
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 
+use super::access_check::LOGIN_PATH;
+use super::body::BODY_LIMIT;
 use super::openapi::{ApiRouter, CALL_HEADERS, KEY, OpenApiDocument, operation};
 use super::run_request::RunBody;
+use super::state::State;
 use super::{
-    events, frame, ids, log_download, log_lines, log_stream, login, machines, messages, metrics,
-    policy, questions, runs, search, session_actions, session_stats, sessions, status, terminal,
-    timers, tools,
+    docs, elsewhere, events, frame, ids, log_download, log_lines, log_stream, login, machines,
+    messages, metrics, page, policy, problem, questions, runs, search, session_actions,
+    session_stats, sessions, status, terminal, timers, tools,
 };
 
 /// Path of the OpenAPI document.
-pub const DOCUMENT: &str = "/v1/openapi.json";
+const DOCUMENT: &str = "/v1/openapi.json";
 /// Path of the documentation page.
-pub const DOCS: &str = "/docs";
+const DOCS: &str = "/docs";
 
 const BYTES: &str = "application/octet-stream";
 
-pub fn openapi_json(document: &OpenApiDocument) -> Response {
+/// All routes, with the OpenAPI document and the web page.
+pub fn router(state: State) -> Router {
+    let (routes, document) = routes().finish();
+    let page = document.clone();
+    routes
+        .route(DOCUMENT, get(async move || openapi_json(&document)))
+        .route(DOCS, get(async move || docs::page(&page)))
+        .fallback(page::page)
+        .method_not_allowed_fallback(problem::no_such_method)
+        .layer(from_fn_with_state(state.clone(), elsewhere::forward))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(map_response(problem::convert_errors))
+        .with_state(state)
+}
+
+fn openapi_json(document: &OpenApiDocument) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
         (header::CACHE_CONTROL, "no-cache"),
@@ -26,8 +48,8 @@ pub fn openapi_json(document: &OpenApiDocument) -> Response {
     (headers, document.to_string()).into_response()
 }
 
-/// All routes.
-pub fn routes() -> ApiRouter {
+/// All routes with their descriptions.
+fn routes() -> ApiRouter {
     let api = daemon_routes(ApiRouter::default());
     let api = fleet_routes(api);
     let api = session_routes(api);
@@ -354,7 +376,7 @@ fn people_routes(api: ApiRouter) -> ApiRouter {
         operation("Create a login link for one browser (person only)").returns::<abide_api::Link>(),
     )
     .post(
-        login::PATH,
+        LOGIN_PATH,
         login::login,
         operation("Exchange the code of a login link for a cookie")
             .json_body::<login::Code>()

@@ -20,14 +20,14 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 
-use super::State;
-use super::body::{JsonBody, json};
+use super::body::JsonBody;
 use super::frame::{self, Frame};
 use super::log_stream::{LogTail, frames, output_end};
-use super::problem::Problem;
+use super::problem::{Problem, json};
 use super::requester::{self, Requester};
 use super::run_request::{OsText, RunBody, StdinKind, quoted};
-use super::sessions::{session_for, session_name};
+use super::sessions::session_for;
+use super::state::State;
 use crate::tools::{CommandCaller, StartDecision, not_started, question_fields, refused_to_person};
 use abide_engine::config;
 use abide_engine::entropy;
@@ -182,7 +182,7 @@ fn parse_request(body: RunBody, asking: Asking) -> Result<(Run, LaunchOptions), 
         secrets: Arc::default(),
         sandbox: SandboxChoice::Off,
         beyond_settings: None,
-        name: session_name(body.name.as_deref())?,
+        name: requester::session_name(body.name.as_deref())?,
     };
     let run = Run {
         command: body.command.into(),

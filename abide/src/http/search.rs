@@ -12,10 +12,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::body::{JsonResponse, Query};
+use super::pagination;
 use super::problem::Problem;
 use super::requester::Requester;
 use super::sessions::sort_key;
-use super::{State, pagination};
+use super::state::State;
 use crate::fleet::{PlaceElsewhere, SearchElsewhere};
 use abide_engine::clock::SystemClock;
 use abide_engine::search::{self, Pattern};

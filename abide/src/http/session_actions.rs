@@ -13,12 +13,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::State;
 use super::body::{JsonBody, JsonResponse, Query};
 use super::headers::KEY_HEADER;
 use super::problem::Problem;
 use super::requester::{self, Requester};
-use super::sessions::{session_for, session_name};
+use super::sessions::session_for;
+use super::state::State;
 use crate::keys;
 use crate::tools::{self, SessionControl};
 use abide_engine::SessionView;
@@ -86,7 +86,7 @@ pub async fn rename(
     body: JsonBody,
 ) -> SessionResponse {
     let Rename { name } = body.into()?;
-    let name = session_name(name.as_deref())?;
+    let name = requester::session_name(name.as_deref())?;
     let session = requester.session(&state, &id)?.id;
     let renamed = state.handle.rename_session(session, name).await;
     renamed.map_err(|fault| Problem::fault(format!("cannot store the name: {fault}")))?;

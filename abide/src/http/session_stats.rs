@@ -12,10 +12,10 @@ use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::timestamp::rfc3339;
 use axum::extract::State as Shared;
 
-use super::State;
 use super::body::JsonResponse;
 use super::problem::Problem;
 use super::requester::Requester;
+use super::state::State;
 use super::timers::DAYS;
 
 /// Statistics of all sessions that are kept.

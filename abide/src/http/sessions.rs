@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abide_api::{ScreenPaint, Session, SessionPage, TerminalSessionResult, ToolOutput};
 use abide_core::session::Phase;
-use abide_core::{Millis, SessionId, SessionName, Wall};
+use abide_core::{Millis, SessionId, Wall};
 use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -15,8 +15,8 @@ use serde_json::Value;
 use super::body::{JsonBody, JsonResponse, Query};
 use super::problem::Problem;
 use super::requester::{self, Requester};
-use super::tools::context;
-use super::{State, pagination, session_activity};
+use super::state::State;
+use super::{pagination, session_activity};
 use crate::fleet;
 use crate::tools::{self, leftovers, recount_output, session_status, session_summary};
 use abide_engine::clock::{Clock, SystemClock};
@@ -235,7 +235,7 @@ pub async fn start(
     };
     let name = match body.remove("name") {
         None | Some(Value::Null) => None,
-        Some(Value::String(name)) => session_name(Some(&name))?,
+        Some(Value::String(name)) => requester::session_name(Some(&name))?,
         Some(other) => {
             let detail = format!("`name` must be text; got {other}");
             return Err(Problem::bad_input(detail));
@@ -248,7 +248,7 @@ pub async fn start(
             "an agent can only start its own sessions",
         ));
     }
-    let mut context = context(&requester, &headers)?;
+    let mut context = requester::context(&requester, &headers)?;
     context.agent = named.unwrap_or(context.agent);
     // The workspace of a sandbox that a person asks for is the folder of the command, as with `abide run`.
     if context.is_person
@@ -274,14 +274,6 @@ pub async fn start(
     let started = JsonResponse(session_for(&state, &requester, &view));
     let location = [(header::LOCATION, format!("/v1/sessions/{id}"))];
     Ok((StatusCode::CREATED, location, started).into_response())
-}
-
-/// Name from a request; empty text is no name.
-pub fn session_name(given: Option<&str>) -> Result<Option<SessionName>, Problem> {
-    let name = given.filter(|given| !given.is_empty());
-    name.map(SessionName::parse)
-        .transpose()
-        .map_err(|invalid| Problem::bad_input(format!("`name` is not valid: {invalid}")))
 }
 
 /// Session as a requester sees it. An agent is the way in of a model, so its secrets are masked.

@@ -13,7 +13,7 @@ use axum::extract::State as Shared;
 use super::body::JsonResponse;
 use super::problem::Problem;
 use super::requester::Requester;
-use super::{State, Tcp};
+use super::state::{State, Tcp};
 use crate::fleet;
 use abide_engine::config::Containment;
 

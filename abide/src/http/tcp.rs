@@ -16,13 +16,14 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use super::ConnectedPeer;
 use super::access_check::{AccessCheck, check_access};
 use super::caller_check::{CheckedCaller, check_caller};
+use super::mcp;
 use super::requester::OutsideSessions;
-use super::{State, mcp, router};
+use super::routes::router;
+use super::state::{ConnectedPeer, State};
+use crate::listener::ACCEPT_PAUSE;
 use crate::mcp::{Http, RoundCodec};
-use crate::serve::ACCEPT_PAUSE;
 use abide_engine::clock::pause;
 use abide_engine::peer::Peer;
 

@@ -21,13 +21,12 @@ use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
 use tokio::sync::broadcast::{self, error::TryRecvError};
 
-use super::body::json;
 use super::log_stream::{self, LogTail};
-use super::problem::Problem;
+use super::problem::{Problem, json};
 use super::requester::Requester;
 use super::session_actions;
 use super::sessions::session_for;
-use super::{State, until_login_ends};
+use super::state::{State, until_login_ends};
 use crate::fleet::CallingMachine;
 use crate::tools::SessionControl;
 use abide_engine::clock::pause;

@@ -20,9 +20,9 @@ use serde_json::{Map, Value, json};
 
 use super::body::{JsonBody, JsonResponse, Query};
 use super::problem::Problem;
-use super::requester::Requester;
-use super::tools::context;
-use super::{State, elsewhere, pagination};
+use super::requester::{self, Requester};
+use super::state::State;
+use super::{elsewhere, pagination};
 use crate::tools::{self, BadInput};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
@@ -295,7 +295,7 @@ async fn create_many(
     let Value::Array(all) = all else {
         return Err(Problem::bad_input("`timers` must be a list of timers"));
     };
-    let context = context(requester, headers)?;
+    let context = requester::context(requester, headers)?;
     let many = tools::many_timers(all, &context, &state.handle).await?;
     let request = Request::Timer(many);
     let pending = state.handle.call(requester.caller(), request, None).await;
@@ -341,7 +341,7 @@ async fn call(
     tool: TimerTool,
     arguments: Map<String, Value>,
 ) -> TimerResponse {
-    let context = context(requester, headers)?;
+    let context = requester::context(requester, headers)?;
     let call =
         tools::begin_quietly(&state.handle, tool, arguments, context, requester.caller()).await;
     let mut call = call?;
@@ -436,7 +436,7 @@ pub async fn wait(
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<JsonResponse<Waited>, Problem> {
-    let context = context(&requester, &headers)?;
+    let context = requester::context(&requester, &headers)?;
     let WaitArgs { until, r#for: time } = WaitArgs::read(body, "this request")?;
     let until = until.ok_or_else(|| BadInput::about("until", "is required; got nothing."))?;
     let time = time.ok_or_else(|| BadInput::about("for", "is required; got nothing."))?;

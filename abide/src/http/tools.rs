@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::str::FromStr as _;
 
 use abide_api::{PublishedTool, PublishedTools, ToolName, ToolResult};
-use abide_core::{Asking, Millis, SessionId};
+use abide_core::SessionId;
 use axum::body::Body;
 use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, header};
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use tracing::Instrument;
 
 use super::body::{JsonBody, JsonResponse};
+use super::headers;
 use super::problem::Problem;
 use super::requester::{self, Requester};
 use super::session_actions;
-use super::sessions::session_name;
-use super::{State, headers};
-use crate::tools::{self, Context, ToolCall, ToolStep};
-use abide_engine::{CallUpdate, config};
+use super::state::State;
+use crate::tools::{self, ToolCall, ToolStep};
+use abide_engine::CallUpdate;
 
 pub async fn list() -> JsonResponse<PublishedTools> {
     let tools = tools::all().iter().map(|tool| PublishedTool {
@@ -52,7 +52,7 @@ pub async fn call(
         own.map_err(Problem::tool_error)?;
     }
     let quiet = headers.contains_key(headers::QUIET_HEADER) || requester.is_a_person_over_tcp();
-    let context = context(&requester, &headers)?;
+    let context = requester::context(&requester, &headers)?;
     let span = tracing::debug_span!("call", tool = name.as_str(), agent = %context.agent.0);
     let call = tools::begin(&state.handle, name, arguments, context);
     let call = call.instrument(span.clone()).await;
@@ -112,37 +112,4 @@ fn goes_on(name: ToolName, session: SessionId) -> Result<Response, Problem> {
         "is_error": false,
     });
     Ok(JsonResponse(fields).into_response())
-}
-
-/// Idempotency key in the header of a request.
-fn request_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let key = requester::text(headers, headers::KEY_HEADER)?;
-    if key.is_some_and(|key| key.trim().is_empty()) {
-        let name = headers::KEY_HEADER;
-        let detail = format!("`{name}` must be text that is not blank, or left out");
-        return Err(Problem::bad_input(detail));
-    }
-    // The same key in the arguments names the same request.
-    Ok(key.map(|key| format!("given:{key}")))
-}
-
-/// Context of a call: everything besides its arguments.
-pub(super) fn context(requester: &Requester, headers: &HeaderMap) -> Result<Context, Problem> {
-    Ok(Context {
-        agent: requester.acting_agent(),
-        root: requester::root(headers)?,
-        env: config::environment().into(),
-        asking: Asking::Elsewhere,
-        standby: requester::standby(headers)?,
-        waited: Millis(0),
-        request_key: request_key(headers)?,
-        conversation: requester::conversation(headers)?,
-        client: None,
-        is_person: requester.may_be_a_person(),
-        inherited_limits: requester::inherited_limits(headers)?,
-        session_name: session_name(
-            requester::json::<String>(headers, headers::SESSION_NAME_HEADER)?.as_deref(),
-        )?,
-        files_before: requester::files_before(headers)?,
-    })
 }

@@ -23,11 +23,12 @@ use super::client_quirks::ClientQuirks;
 use super::elicitation::{self, ElicitationReply};
 use super::front_writer::RenderPermit;
 use super::in_flight::InFlight;
+use super::origin::{Origin, Transport};
 use super::other_questions::{Claim, OtherQuestionEvent, OtherQuestions};
 use super::presentation::Presentation;
 use super::progress::Progress;
 use super::round_codec::{Round, Subject};
-use super::server::{Origin, Server, Transport};
+use super::server::Server;
 use super::{cancellation, client, client_timeouts};
 use crate::tools::{self, Context, GivenAnswer, Receipt, ToolCall, ToolStep};
 use abide_engine::clock::SystemClock;
@@ -160,7 +161,8 @@ pub async fn run(
         others,
         own: None,
         other: None,
-        progress: Progress::new(&cx),
+        progress: (cx.meta.get_progress_token())
+            .map(|token| Progress::new(cx.client_channel.clone(), token)),
         permit: None,
         cx,
     };

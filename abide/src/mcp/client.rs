@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use abide_core::Conversation;
+use abide_core::{Agent, Conversation};
 use rmcp::model::RequestMetaObject;
 
 use super::front_hello::FrontHello;
-use super::server::{Origin, Transport};
+use super::origin::{Origin, Transport};
 use abide_engine::Handle;
 use abide_engine::clients::{Client, ClientKind};
+use abide_engine::peer::Peer;
 
 /// Variables that a client's program needs to be found and to find its settings.
 const PASSED_VARIABLES: [&str; 6] = [
@@ -44,6 +45,18 @@ pub fn conversation(hello: &FrontHello) -> Conversation {
     match behind_front(hello) {
         Some(client) => client.kind.conversation(&client.session),
         None => Conversation(format!("front:{}", hello.front).into()),
+    }
+}
+
+/// Origin of calls through the front that sent this hello; `peer` is the process at its end of the socket.
+pub fn origin_of_front(hello: FrontHello, peer: Peer) -> Origin {
+    Origin {
+        conversation: Some(conversation(&hello)),
+        transport: Transport::Front(hello.front),
+        agent: Agent(hello.agent.into()),
+        root: hello.cwd,
+        env: hello.env.into(),
+        peer,
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::front_writer::{FrontWriter, RenderPermit};
-use super::http::{EventStream, PendingAnswer};
+use super::http::event_stream::{EventStream, PendingAnswer};
 use crate::tools::Receipt;
 
 /// Destination of messages to a client.

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use abide_core::Millis;
 
 use super::client_quirks::{ClientQuirks, ClientTimeout};
-use super::server::Transport;
+use super::origin::Transport;
 
 /// `ABIDE_CALL_LIMIT`: the client's timeout for a tool call in seconds, if it differs from the usual one
 /// (`0`: no timeout). Set it in the client's configuration of this server.

@@ -19,10 +19,11 @@ use tracing::Instrument;
 use super::call::{self, CallContext};
 use super::client_channel::{ClientChannel, OutgoingRequests, Sink};
 use super::front_writer::RenderPermit;
-use super::http::PendingAnswer;
+use super::http::event_stream::PendingAnswer;
 use super::in_flight::{Forwarded, InFlight, InFlightTable};
 use super::json_line::ID_IN_USE;
-use super::server::{Origin, Server, is_modern};
+use super::origin::Origin;
+use super::server::{Server, is_modern};
 use crate::tools::{self, Receipt};
 
 const INITIALIZE: &str =

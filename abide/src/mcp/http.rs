@@ -6,7 +6,8 @@
 //! on each request stands for itself, and a client that stops reading the answer has cancelled the request.
 //! Either way messages go to `dispatch`, like those of fronts.
 
-mod event_stream;
+mod error_response;
+pub mod event_stream;
 mod headers;
 mod retained_answers;
 mod sessions;
@@ -18,33 +19,27 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rmcp::ErrorData;
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ErrorCode, GetMeta, JsonRpcMessage, ProtocolVersion,
-    RequestId, ServerJsonRpcMessage,
-};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, JsonRpcMessage};
 use tokio_util::sync::CancellationToken;
 
-pub use event_stream::{EventStream, PendingAnswer};
-
-use self::event_stream::EventReader;
-use self::headers::{EVENTS, JSON, Lifecycle, SESSION};
+use self::error_response::{ErrorResponse, JSON, bad_request, error, json, text};
+use self::event_stream::{EventReader, EventStream};
+use self::headers::{EVENTS, Lifecycle, SESSION, has_metadata};
 use self::sessions::{HttpSession, HttpSessions};
 use super::client_channel::Sink;
 use super::decode::{self, DecodeError};
 use super::dispatch::Connection;
-use super::json_line::{encode, error_line};
+use super::json_line::error_line;
+use super::origin::Origin;
 use super::outline::Outline;
 use super::round_codec::RoundCodec;
-use super::server::{Origin, Server};
+use super::server::Server;
 use abide_engine::Handle;
 
 /// Limit on the length of a session id, in bytes.
 const SESSION_ID_LIMIT: usize = 200;
 
 const NO_BATCHES: &str = "batches are not supported; send each message in a request of its own";
-
-/// Response with an error status, sent instead of an answer of the protocol.
-type ErrorResponse = Box<Response>;
 
 /// State of all clients that use HTTP. Cheap to clone.
 #[derive(Clone)]
@@ -240,12 +235,6 @@ fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
         if matches!(incoming.request, ClientRequest::InitializeRequest(_)))
 }
 
-/// True if a request carries the metadata that the handshake of a session would have provided.
-fn has_metadata(request: &ClientRequest) -> bool {
-    let missing = (request.get_meta()).missing_required_keys(&ProtocolVersion::V_2026_07_28);
-    missing.is_empty()
-}
-
 /// HTTP status for a request without a session that is answered with this error.
 fn status(code: ErrorCode, has_metadata: bool) -> StatusCode {
     match code {
@@ -270,22 +259,4 @@ fn event_stream(body: Body) -> Response {
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     (head, body).into_response()
-}
-
-fn text(status: StatusCode, sentence: &str) -> ErrorResponse {
-    Box::new((status, sentence.to_owned()).into_response())
-}
-
-fn json(status: StatusCode, line: impl Into<Body>) -> ErrorResponse {
-    Box::new((status, [(header::CONTENT_TYPE, JSON)], line.into()).into_response())
-}
-
-fn error(status: StatusCode, message: &ServerJsonRpcMessage) -> ErrorResponse {
-    json(status, encode(message).unwrap_or_default())
-}
-
-/// Refusal of a request because of its headers or its kind.
-fn bad_request(id: Option<&RequestId>, error_data: ErrorData) -> ErrorResponse {
-    let error_data = JsonRpcMessage::error(error_data, id.cloned());
-    error(StatusCode::BAD_REQUEST, &error_data)
 }

@@ -126,7 +126,7 @@ impl InFlightTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::http::EventStream;
+    use crate::mcp::http::event_stream::EventStream;
 
     #[test]
     fn cancelled_request_is_not_answered_under_an_id_that_is_used_again() {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::client_channel::ClientChannel;
-use super::server::ConnectionConversations;
+use super::conversations::ConnectionConversations;
 use crate::tools::timer_row_fields;
 use abide_engine::store::MessageRow;
 use abide_engine::text::message_text;

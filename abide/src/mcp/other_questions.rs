@@ -12,8 +12,8 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::client::front_of;
+use super::origin::{Origin, Transport};
 use super::progress::FIRST_DELAY;
-use super::server::{Origin, Transport};
 use abide_engine::clock::pause;
 use abide_engine::{Handle, QuestionView};
 

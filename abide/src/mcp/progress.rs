@@ -8,7 +8,6 @@ use rmcp::model::{
     ProgressNotification, ProgressNotificationParam, ProgressToken, ServerNotification,
 };
 
-use super::call::CallContext;
 use super::client_channel::ClientChannel;
 use abide_engine::clock::{Clock, SystemClock, pause};
 
@@ -33,15 +32,16 @@ pub struct Progress {
 }
 
 impl Progress {
-    pub fn new(cx: &CallContext) -> Option<Self> {
-        Some(Progress {
-            client_channel: cx.client_channel.clone(),
-            token: cx.meta.get_progress_token()?,
+    /// Sender of notifications with the token of the call's request.
+    pub fn new(client_channel: ClientChannel, token: ProgressToken) -> Self {
+        Progress {
+            client_channel,
+            token,
             since: SystemClock.now().wall.0,
             last: -1.0,
             state: "waiting",
             timer: Box::pin(pause(FIRST_DELAY)),
-        })
+        }
     }
 
     pub fn begin(&mut self, since: Option<u64>) {

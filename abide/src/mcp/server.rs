@@ -1,10 +1,7 @@
 //! Answers to the MCP methods for one client. `dispatch` decides which of them is called.
 
-use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 
 use abide_core::{Agent, Conversation};
 use rmcp::ErrorData;
@@ -15,18 +12,17 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
-use super::client;
 use super::client_channel::ClientChannel;
 use super::client_quirks::ClientQuirks;
-use super::front_hello::FrontHello;
+use super::conversations::ConnectionConversations;
 use super::message_notifications::{self, CHANNEL, CHANNEL_CAPABILITY, Listener, LogLevelFilter};
+use super::origin::Origin;
 use super::other_questions::ShownQuestions;
 use super::round_codec::RoundCodec;
 use crate::tools;
 use abide_api::ToolName;
 use abide_api::schema::without_descriptions;
-use abide_engine::peer::Peer;
-use abide_engine::{ConversationGuard, Handle};
+use abide_engine::Handle;
 
 /// Time, in milliseconds, for which a client may cache the lists; they change only with the version of abide.
 const CACHE_MS: u64 = 5 * 60 * 1_000;
@@ -51,84 +47,6 @@ pub struct Server {
     notifies: Arc<AtomicBool>,
     /// Conversations that use this connection.
     conversations: Arc<ConnectionConversations>,
-}
-
-/// Conversations that use one connection. Each counts as connected while the connection lives.
-#[derive(Default)]
-pub struct ConnectionConversations(Mutex<VecDeque<(Agent, Conversation, ConversationGuard)>>);
-
-/// Limit on conversations of one connection; the oldest is forgotten first.
-const CONVERSATION_LIMIT: usize = 64;
-
-impl ConnectionConversations {
-    /// True if this conversation of an agent uses the connection.
-    pub fn has(&self, agent: &Agent, conversation: &Conversation) -> bool {
-        let all = self.0.lock().expect("no holder panics");
-        all.iter()
-            .any(|(owner, known, _)| owner == agent && known == conversation)
-    }
-
-    fn add(&self, agent: &Agent, conversation: &Conversation, guard: ConversationGuard) {
-        let mut all = self.0.lock().expect("no holder panics");
-        if all.len() == CONVERSATION_LIMIT {
-            all.pop_front();
-        }
-        all.push_back((agent.clone(), conversation.clone(), guard));
-    }
-}
-
-/// Sender of a client's calls.
-#[derive(Debug)]
-pub struct Origin {
-    /// Transport of the client.
-    pub transport: Transport,
-    /// Agent on whose behalf the client calls.
-    pub agent: Agent,
-    /// Conversation of calls that name none themselves.
-    pub conversation: Option<Conversation>,
-    /// Root folder of the agent.
-    pub root: PathBuf,
-    /// Environment that commands inherit.
-    pub env: Arc<[(OsString, OsString)]>,
-    /// Process at the other end of the connection.
-    pub peer: Peer,
-}
-
-/// Transport by which a client reaches the daemon.
-#[derive(Debug)]
-pub enum Transport {
-    /// Through the front of this name.
-    Front(String),
-    /// Over HTTP.
-    Http,
-}
-
-impl Origin {
-    /// Origin of calls through the front that sent this hello; `peer` is the process at its end of the socket.
-    pub fn of_front(hello: FrontHello, peer: Peer) -> Self {
-        Origin {
-            conversation: Some(client::conversation(&hello)),
-            transport: Transport::Front(hello.front),
-            agent: Agent(hello.agent.into()),
-            root: hello.cwd,
-            env: hello.env.into(),
-            peer,
-        }
-    }
-
-    /// Variable of the client's environment. `None` also over HTTP, where the environment is not the client's.
-    pub fn var(&self, name: &str) -> Option<&OsStr> {
-        if matches!(self.transport, Transport::Http) {
-            return None;
-        }
-        let (_, value) = self.env.iter().find(|(key, _)| key == name)?;
-        Some(value)
-    }
-
-    /// True if the client listens to a Claude Code channel.
-    fn has_channel(&self) -> bool {
-        self.var(CHANNEL).is_some_and(|value| value == "1")
-    }
 }
 
 impl Server {
@@ -178,7 +96,7 @@ impl Server {
             false => ProtocolVersion::LATEST_WITH_INITIALIZE,
         };
         answer.capabilities.logging = Some(JsonObject::new());
-        if origin.has_channel() {
+        if has_channel(origin) {
             let channel = (CHANNEL_CAPABILITY.to_owned(), JsonObject::new());
             answer.capabilities.experimental = Some([channel].into());
         }
@@ -197,7 +115,7 @@ impl Server {
             agent: origin.agent.clone(),
             client_channel,
             level: self.level.clone(),
-            channel: origin.has_channel(),
+            channel: has_channel(origin),
             conversations: Arc::downgrade(&self.conversations),
         };
         tokio::spawn(message_notifications::announce(
@@ -258,6 +176,11 @@ impl Server {
         }
         ErrorData::invalid_params(invalid_params(method, params.unwrap_or(&Value::Null)), None)
     }
+}
+
+/// True if the client listens to a Claude Code channel.
+fn has_channel(origin: &Origin) -> bool {
+    origin.var(CHANNEL).is_some_and(|value| value == "1")
 }
 
 /// Sentence about params that were not decoded. It names the first field that is wrong.

@@ -19,10 +19,11 @@ use super::front_writer::FrontWriter;
 use super::in_flight::Forwarded;
 use super::json_line::{MESSAGE_LIMIT, error_line};
 use super::line_splitter::{LineSplitter, SplitLine};
+use super::origin::Origin;
 use super::outline::{BOM, MessageKind, Outline};
 use super::round_codec::RoundCodec;
-use super::server::{Origin, Server};
-use crate::serve::accept_own;
+use super::server::Server;
+use crate::listener::accept_own;
 use abide_engine::Handle;
 use abide_engine::clock::pause;
 use abide_engine::peer::Peer;
@@ -86,7 +87,7 @@ async fn serve_connection(
         Agent(hello.agent.as_str().into()),
         client::conversation(&hello),
     );
-    let origin = Arc::new(Origin::of_front(hello.clone(), peer));
+    let origin = Arc::new(client::origin_of_front(hello.clone(), peer));
     let server = Server::new(handle, codec);
     server.join_conversation(&agent, &conversation).await;
     FrontConnection::new(&opening, &hello, server, origin)

@@ -34,10 +34,7 @@ impl GivenAnswer {
         let lower = words.to_lowercase();
         let (choice, because) = match lower.as_str() {
             "yes" => (Choice::Once, None),
-            word => match Choice::ALL
-                .into_iter()
-                .find(|choice| choice.as_str() == word)
-            {
+            word => match Choice::of_word(word) {
                 Some(choice) => (choice, None),
                 None => {
                     let rest = lower

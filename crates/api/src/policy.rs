@@ -25,6 +25,16 @@ words! {
     };
 }
 
+impl From<PolicyDecision> for Action {
+    fn from(decision: PolicyDecision) -> Self {
+        match decision {
+            PolicyDecision::Allow => Action::Allow,
+            PolicyDecision::Ask => Action::Ask,
+            PolicyDecision::Deny => Action::Deny,
+        }
+    }
+}
+
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PolicyRule {

@@ -34,6 +34,7 @@ pub mod timer;
 mod undo_log;
 pub mod wait;
 pub mod wake;
+mod words;
 
 pub use effect::{Effect, Update};
 pub use engine::Engine;

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::id::{Agent, Conversation, Key, TimerId};
 use crate::time::{Millis, Mono, Wall};
+use crate::words::words;
 
 /// Session as the core knows it. The bytes of its output are not here, only their number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -254,40 +255,44 @@ impl Exit {
     }
 }
 
-/// Reason of a session's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The leader exited by itself.
-    Exited,
-    /// A signal that abide did not send.
-    Signaled,
-    /// The deadline.
-    Deadline,
-    /// A person answered no to the idle question.
-    IdleDeclined,
-    /// A person killed or interrupted it.
-    User,
-    /// The agent killed it.
-    Agent,
-    /// The inactivity limit.
-    Inactivity,
-    /// The OOM killer of the kernel.
-    OutOfMemory,
-    /// The sandbox, because the tree did what the kernel cannot refuse.
-    Sandbox,
-    /// The keeper vanished; the exit status is unknown.
-    Lost,
+words! {
+    /// Reason of a session's end.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum End {
+        /// The leader exited by itself.
+        Exited = "exited",
+        /// A signal that abide did not send.
+        Signaled = "signaled",
+        /// The deadline.
+        Deadline = "deadline",
+        /// A person answered no to the idle question.
+        IdleDeclined = "idle_declined",
+        /// A person killed or interrupted it.
+        User = "user",
+        /// The agent killed it.
+        Agent = "agent",
+        /// The inactivity limit.
+        Inactivity = "inactivity",
+        /// The OOM killer of the kernel.
+        OutOfMemory = "out_of_memory",
+        /// The sandbox, because the tree did what the kernel cannot refuse.
+        Sandbox = "sandbox",
+        /// The keeper vanished; the exit status is unknown.
+        Lost = "lost",
+    }
 }
 
-/// Mechanism that keeps track of the process tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Containment {
-    /// A cgroup of its own.
-    Cgroup,
-    /// A PID namespace of its own.
-    PidNamespace,
-    /// A subreaper that walks the tree.
-    Subreaper,
+words! {
+    /// Mechanism that keeps track of the process tree.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Containment {
+        /// A cgroup of its own.
+        Cgroup = "cgroup",
+        /// A PID namespace of its own.
+        PidNamespace = "pid_namespace",
+        /// A subreaper that walks the tree.
+        Subreaper = "subreaper",
+    }
 }
 
 /// Sandbox of a command that was started.
@@ -307,38 +312,44 @@ impl Sandboxed {
     };
 }
 
-/// Mechanism that enforces a sandbox, from the weakest to the strongest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SandboxedBy {
-    /// None: the command can do what its user can.
-    Off,
-    /// Landlock and a system call filter.
-    Landlock,
-    /// The same as `Namespaces`, but the user namespace was made by the program `bwrap` of the system.
-    Bubblewrap,
-    /// Namespaces, mounts, Landlock and a system call filter.
-    Namespaces,
+words! {
+    /// Mechanism that enforces a sandbox, from the weakest to the strongest.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum SandboxedBy {
+        /// None: the command can do what its user can.
+        Off = "off",
+        /// Landlock and a system call filter.
+        Landlock = "landlock",
+        /// The same as `Namespaces`, but the user namespace was made by the program `bwrap` of the system.
+        Bubblewrap = "bubblewrap",
+        /// Namespaces, mounts, Landlock and a system call filter.
+        Namespaces = "namespaces",
+    }
 }
 
-/// A promise of a sandbox that the mechanism in use does not keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gap {
-    /// The home folder is not layered.
-    Layers,
-    /// Abstract unix sockets are reachable.
-    AbstractSockets,
-    /// Protected paths of the workspace can be written.
-    Protected,
-    /// Names and metadata of hidden files are visible.
-    Metadata,
-    /// Processes outside are visible.
-    Processes,
-    /// Not all repositories inside the workspace were found.
-    NestedRepositories,
-    /// Protected names that do not exist in the workspace can be made, and those that are replaced outside can be written.
-    AbsentNames,
-    /// A temporary folder is not layered.
-    TemporaryLayers,
+words! {
+    /// A promise of a sandbox that the mechanism in use does not keep.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Gap {
+        /// The home folder is not layered.
+        Layers = "the home folder is read-only instead of layered",
+        /// Abstract unix sockets are reachable.
+        AbstractSockets = "abstract unix sockets of other programs can be reached",
+        /// Protected paths of the workspace can be written.
+        Protected = "protected paths of the workspace can be written",
+        /// Names and metadata of hidden files are visible.
+        Metadata = "names of hidden files can be seen, and file modes and times can be changed",
+        /// Processes outside are visible.
+        Processes = "processes outside the sandbox can be seen",
+        /// Not all repositories inside the workspace were found.
+        NestedRepositories = "the workspace has too many folders to find all repositories in it; hooks of some can be \
+                              written",
+        /// Protected names that do not exist in the workspace can be made, and those that are replaced outside can be written.
+        AbsentNames = "protected names that do not exist in the workspace can be made, which the result tells, and those \
+                       that are replaced outside can be written",
+        /// A temporary folder is not layered.
+        TemporaryLayers = "a temporary folder is private and begins empty instead of layered",
+    }
 }
 
 impl End {
@@ -354,79 +365,12 @@ impl End {
             End::Exited | End::Signaled | End::OutOfMemory | End::Lost => false,
         }
     }
-
-    /// Reason with this word.
-    pub fn of_word(word: &str) -> Option<Self> {
-        let all = [
-            End::Exited,
-            End::Signaled,
-            End::Deadline,
-            End::IdleDeclined,
-            End::User,
-            End::Agent,
-            End::Inactivity,
-            End::OutOfMemory,
-            End::Sandbox,
-            End::Lost,
-        ];
-        all.into_iter().find(|end| end.as_str() == word)
-    }
-
-    /// Word for results, records and the page.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            End::Exited => "exited",
-            End::Signaled => "signaled",
-            End::Deadline => "deadline",
-            End::IdleDeclined => "idle_declined",
-            End::User => "user",
-            End::Agent => "agent",
-            End::Inactivity => "inactivity",
-            End::OutOfMemory => "out_of_memory",
-            End::Sandbox => "sandbox",
-            End::Lost => "lost",
-        }
-    }
-}
-
-impl Containment {
-    /// Word for results.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Containment::Cgroup => "cgroup",
-            Containment::PidNamespace => "pid_namespace",
-            Containment::Subreaper => "subreaper",
-        }
-    }
 }
 
 impl SandboxedBy {
-    /// All mechanisms, the strongest first.
-    pub const ALL: [SandboxedBy; 4] = [
-        SandboxedBy::Namespaces,
-        SandboxedBy::Bubblewrap,
-        SandboxedBy::Landlock,
-        SandboxedBy::Off,
-    ];
-
-    /// Word for results and settings.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            SandboxedBy::Namespaces => "namespaces",
-            SandboxedBy::Bubblewrap => "bubblewrap",
-            SandboxedBy::Landlock => "landlock",
-            SandboxedBy::Off => "off",
-        }
-    }
-
     /// Number in records and frames.
     pub const fn code(self) -> u8 {
-        match self {
-            SandboxedBy::Off => 0,
-            SandboxedBy::Landlock => 1,
-            SandboxedBy::Bubblewrap => 2,
-            SandboxedBy::Namespaces => 3,
-        }
+        self as u8
     }
 
     /// Mechanism with this number.
@@ -436,41 +380,6 @@ impl SandboxedBy {
 }
 
 impl Gap {
-    /// All gaps.
-    pub const ALL: [Gap; 8] = [
-        Gap::Layers,
-        Gap::AbstractSockets,
-        Gap::Protected,
-        Gap::Metadata,
-        Gap::Processes,
-        Gap::NestedRepositories,
-        Gap::AbsentNames,
-        Gap::TemporaryLayers,
-    ];
-
-    /// Sentence for results.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Gap::Layers => "the home folder is read-only instead of layered",
-            Gap::AbstractSockets => "abstract unix sockets of other programs can be reached",
-            Gap::Protected => "protected paths of the workspace can be written",
-            Gap::Metadata => {
-                "names of hidden files can be seen, and file modes and times can be changed"
-            }
-            Gap::Processes => "processes outside the sandbox can be seen",
-            Gap::NestedRepositories => {
-                "the workspace has too many folders to find all repositories in it; hooks of some can be written"
-            }
-            Gap::AbsentNames => {
-                "protected names that do not exist in the workspace can be made, which the result tells, and those that are \
-                 replaced outside can be written"
-            }
-            Gap::TemporaryLayers => {
-                "a temporary folder is private and begins empty instead of layered"
-            }
-        }
-    }
-
     /// Number in records and frames.
     pub const fn code(self) -> u8 {
         self as u8

@@ -14,28 +14,21 @@ use alloc::vec::Vec;
 
 use crate::id::{Agent, Conversation, Key, SessionId, TimerId};
 use crate::time::{Millis, Steady, Wall};
+use crate::words::words;
 
 pub use anchor::Anchor;
 pub use request::{Act, Create, Refusal, Request, Why};
 pub(crate) use standby_calls::{Standby, StandbyCalls};
 pub(crate) use table::{Due, Found, Origin, Slot, Timers, not_allowed};
 
-/// Purpose of a timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The agent waits for something that should become true soon, and stands by.
-    Waiting,
-    /// The agent has a task for later, and is woken for it.
-    Mission,
-}
-
-impl Kind {
-    /// The word used in results and records.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Kind::Waiting => "waiting",
-            Kind::Mission => "mission",
-        }
+words! {
+    /// Purpose of a timer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Kind {
+        /// The agent waits for something that should become true soon, and stands by.
+        Waiting = "waiting",
+        /// The agent has a task for later, and is woken for it.
+        Mission = "mission",
     }
 }
 
@@ -92,25 +85,16 @@ impl Status {
     }
 }
 
-/// Cause of the completion of a timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CompletedBy {
-    /// The total duration has elapsed.
-    Time,
-    /// The condition holds.
-    Condition,
-    /// The condition can no longer hold.
-    Impossible,
-}
-
-impl CompletedBy {
-    /// The word used in results and records.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            CompletedBy::Time => "time",
-            CompletedBy::Condition => "condition",
-            CompletedBy::Impossible => "impossible",
-        }
+words! {
+    /// Cause of the completion of a timer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum CompletedBy {
+        /// The total duration has elapsed.
+        Time = "time",
+        /// The condition holds.
+        Condition = "condition",
+        /// The condition can no longer hold.
+        Impossible = "impossible",
     }
 }
 
@@ -264,31 +248,20 @@ pub struct Ended {
     pub at: Wall,
 }
 
-/// Change of a timer that has not ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// A call stood by again, perhaps with another remaining time.
-    Continued,
-    /// Calls stopped waiting for the timer, which runs in the background.
-    Cancelled,
-    /// Paused by a call.
-    Paused,
-    /// Resumed by a call.
-    Resumed,
-    /// Resumed because the pause was over.
-    ResumedByItself,
-}
-
-impl Change {
-    /// Word for the change, in the database and in results.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Change::Continued => "continued",
-            Change::Cancelled => "cancelled",
-            Change::Paused => "paused",
-            Change::Resumed => "resumed",
-            Change::ResumedByItself => "resumed_by_itself",
-        }
+words! {
+    /// Change of a timer that has not ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Change {
+        /// A call stood by again, perhaps with another remaining time.
+        Continued = "continued",
+        /// Calls stopped waiting for the timer, which runs in the background.
+        Cancelled = "cancelled",
+        /// Paused by a call.
+        Paused = "paused",
+        /// Resumed by a call.
+        Resumed = "resumed",
+        /// Resumed because the pause was over.
+        ResumedByItself = "resumed_by_itself",
     }
 }
 

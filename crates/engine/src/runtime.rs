@@ -126,7 +126,7 @@ impl Runtime {
         if let Some(fault) = found.fault {
             handle.published().set_storage_fault(&fault);
         }
-        prober.set_sessions(Arc::new(SessionAccess(handle.clone())));
+        prober.set_sessions(SessionAccess(handle.clone()));
         let (mut sessions, details) = recover_sessions(&keepers, &default_agent);
         mark_reported_endings(&mut sessions, &open, &keepers);
         let agents = handle.clients().agents();

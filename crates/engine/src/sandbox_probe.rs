@@ -54,9 +54,7 @@ fn write_word<S: Serializer>(by: &SandboxedBy, to: S) -> Result<S::Ok, S::Error>
 
 fn read_word<'de, D: Deserializer<'de>>(from: D) -> Result<SandboxedBy, D::Error> {
     let word = String::deserialize(from)?;
-    let mut all = SandboxedBy::ALL.into_iter();
-    let found = all.find(|by| by.as_str() == word);
-    found.ok_or_else(|| D::Error::custom("no mechanism of a sandbox"))
+    SandboxedBy::of_word(&word).ok_or_else(|| D::Error::custom("no mechanism of a sandbox"))
 }
 
 /// Runs as the process that probes, in this folder. Returns its exit code.

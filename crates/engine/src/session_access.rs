@@ -9,7 +9,6 @@ use abide_core::request::Caller;
 use abide_core::session::Phase;
 use abide_core::wait::Asking;
 use abide_core::{Agent, Millis, Outcome, Request, SandboxedBy, SessionId, TimerId, Try, Wall};
-use futures_util::future::BoxFuture;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
@@ -19,9 +18,7 @@ use crate::config;
 use crate::handle::PendingCall;
 use crate::keepers::{Follower, PortState};
 use crate::machine_link::session_end;
-use crate::probe::{
-    Bounds, Command, OutOfBounds, Owner, PortCandidates, SessionEnd, Sessions, TRY_LIMIT, TryResult,
-};
+use crate::probe::{Bounds, Command, OutOfBounds, Owner, SessionEnd, TRY_LIMIT, TryResult};
 use crate::refusals;
 use crate::sandbox::{SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment};
 use crate::text::{ending_text, last_lines, refusal_sentence, short_command};
@@ -31,106 +28,106 @@ use abide_session::log::tail;
 /// Access through a handle.
 pub(super) struct SessionAccess(pub Handle);
 
-impl Sessions for SessionAccess {
-    fn try_observed(&self, timer: TimerId) {
+impl SessionAccess {
+    /// Publishes that the observation of a timer's condition has changed after a try.
+    pub fn try_observed(&self, timer: TimerId) {
         self.0.published().timer_changed(timer);
     }
 
-    fn started(&self, session: SessionId) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(async move {
-            // A call waits for an answer for a limited time.
-            loop {
-                if self.0.published().session(session).is_some() {
-                    return Ok(());
-                }
-                let request = Request::JoinStart {
-                    session,
-                    asking: Asking::Never,
-                    standby: None,
-                };
-                let pending = self.0.call(Caller::PERSON, request, None).await;
-                match pending.done().await {
-                    Some(Outcome::NotStarted(.., NotStarted::Held(_))) => {}
-                    Some(Outcome::NotStarted(.., why)) => return Err(not_started(&why)),
-                    // Whether it is known is for the caller to see.
-                    Some(_) => return Ok(()),
-                    // The daemon is stopping.
-                    None => return std::future::pending().await,
-                }
+    /// Waits until a command that needs the approval of a person is started. Fails with the reason if it never will be.
+    pub async fn started(&self, session: SessionId) -> Result<(), String> {
+        // A call waits for an answer for a limited time.
+        loop {
+            if self.0.published().session(session).is_some() {
+                return Ok(());
             }
-        })
+            let request = Request::JoinStart {
+                session,
+                asking: Asking::Never,
+                standby: None,
+            };
+            let pending = self.0.call(Caller::PERSON, request, None).await;
+            match pending.done().await {
+                Some(Outcome::NotStarted(.., NotStarted::Held(_))) => {}
+                Some(Outcome::NotStarted(.., why)) => return Err(not_started(&why)),
+                // Whether it is known is for the caller to see.
+                Some(_) => return Ok(()),
+                // The daemon is stopping.
+                None => return std::future::pending().await,
+            }
+        }
     }
 
-    fn ended(&self, session: SessionId) -> BoxFuture<'_, Option<String>> {
-        Box::pin(async move {
-            let mut changes = self.0.published().follow();
-            loop {
-                let view = self.0.published().session(session)?;
-                if let Some(how) = end_text(&view) {
-                    return Some(how);
-                }
-                if let Err(RecvError::Closed) = changes.recv().await {
-                    return std::future::pending().await;
-                }
+    /// Waits until the leader has ended, and describes how. `None`: there is no such session.
+    pub async fn ended(&self, session: SessionId) -> Option<String> {
+        let mut changes = self.0.published().follow();
+        loop {
+            let view = self.0.published().session(session)?;
+            if let Some(how) = end_text(&view) {
+                return Some(how);
             }
-        })
+            if let Err(RecvError::Closed) = changes.recv().await {
+                return std::future::pending().await;
+            }
+        }
     }
 
-    fn ended_elsewhere<'a>(
-        &'a self,
+    /// Waits until a session of another machine has ended or is lost, and describes how. `observe` is told what is known
+    /// before.
+    pub async fn ended_elsewhere(
+        &self,
         session: SessionId,
         machine: MachineId,
-        observe: Box<dyn Fn(String) + Send + Sync + 'a>,
-    ) -> BoxFuture<'a, String> {
-        Box::pin(session_end::ended(&self.0, session, machine, observe))
+        observe: impl Fn(String) + Send + Sync,
+    ) -> String {
+        session_end::ended(&self.0, session, machine, observe).await
     }
 
-    fn keep_active(&self, session: SessionId) -> BoxFuture<'_, PendingCall> {
-        Box::pin(self.0.keep_active(Caller::PERSON, session))
+    /// Keeps a session active while the guard exists: what is waited for is not closed for inactivity.
+    pub async fn keep_active(&self, session: SessionId) -> PendingCall {
+        self.0.keep_active(Caller::PERSON, session).await
     }
 
-    fn follow(&self, session: SessionId) -> Option<Follower> {
+    /// Follows the length of its log; `None`: the log is complete.
+    pub fn follow(&self, session: SessionId) -> Option<Follower> {
         self.0.keepers().follow(session)
     }
 
-    fn folder(&self, session: SessionId) -> PathBuf {
+    pub fn folder(&self, session: SessionId) -> PathBuf {
         self.0.keepers().folder(session)
     }
 
-    fn session_end(&self, session: SessionId) -> Option<SessionEnd> {
+    /// Ending of a session; `None`: there is no such session.
+    pub fn session_end(&self, session: SessionId) -> Option<SessionEnd> {
         let view = self.0.published().session(session)?;
         Some(self.end_of(&view))
     }
 
-    fn try_once<'a>(
-        &'a self,
-        wanted: &'a Command,
-        owner: &'a Owner,
-        leaf: usize,
-    ) -> BoxFuture<'a, TryResult> {
-        Box::pin(async move {
-            let request = Request::Try(Try {
-                command: wanted.command.as_str().into(),
-                started_by: owner.started_by,
-                key: owner.key(leaf),
-                deadline: Millis(TRY_LIMIT.as_millis() as u64),
-            });
-            let caller = Caller {
-                agent: Some(owner.agent.clone()),
-                conversation: None,
-            };
-            let launch = self.launch(wanted, &owner.agent);
-            let pending = self.0.call(caller, request, Some(launch)).await;
-            match pending.done().await {
-                Some(Outcome::Refused(refusal)) => TryResult::NotRun(refusal_sentence(&refusal)),
-                Some(outcome) => self.try_result(&outcome),
-                // The daemon is stopping.
-                None => std::future::pending().await,
-            }
-        })
+    /// Runs a command as a session, and waits until its whole tree is gone. Dropping the future ends the session.
+    pub async fn try_once(&self, wanted: &Command, owner: &Owner, leaf: usize) -> TryResult {
+        let request = Request::Try(Try {
+            command: wanted.command.as_str().into(),
+            started_by: owner.started_by,
+            key: owner.key(leaf),
+            deadline: Millis(TRY_LIMIT.as_millis() as u64),
+        });
+        let caller = Caller {
+            agent: Some(owner.agent.clone()),
+            conversation: None,
+        };
+        let launch = self.launch(wanted, &owner.agent);
+        let pending = self.0.call(caller, request, Some(launch)).await;
+        match pending.done().await {
+            Some(Outcome::Refused(refusal)) => TryResult::NotRun(refusal_sentence(&refusal)),
+            Some(outcome) => self.try_result(&outcome),
+            // The daemon is stopping.
+            None => std::future::pending().await,
+        }
     }
 
-    fn bounds(&self, owner: &Owner, root: &Path) -> Result<Option<Bounds>, OutOfBounds> {
+    /// Bounds of what the conditions of an agent with this root folder may look at now; `None`: its commands have no
+    /// sandbox.
+    pub fn bounds(&self, owner: &Owner, root: &Path) -> Result<Option<Bounds>, OutOfBounds> {
         let env = config::environment();
         let config = self.0.config();
         let subject = SandboxSubject {
@@ -154,45 +151,45 @@ impl Sessions for SessionAccess {
         }
     }
 
-    fn port_candidates(&self, owner: &Owner, since: Wall) -> Box<dyn PortCandidates> {
+    /// Follows the sessions of an agent that could open a port for which the owner of a condition has waited since then.
+    pub fn port_candidates(&self, owner: &Owner, since: Wall) -> CandidateFollower {
         let handle = self.0.clone();
         let changes = handle.published().follow();
         let mut candidates =
             CandidateSessions::new(owner.agent.clone(), owner.conversation.clone(), since);
         candidates.update_all(handle.published().sessions());
-        Box::new(CandidateFollower {
+        CandidateFollower {
             access: SessionAccess(handle),
             changes,
             candidates,
-        })
+        }
     }
 }
 
-/// CandidateSessions for a port, updated as sessions change.
-struct CandidateFollower {
+/// Candidate sessions for a port, updated as sessions change.
+pub(super) struct CandidateFollower {
     access: SessionAccess,
     changes: Receiver<Change>,
     candidates: CandidateSessions,
 }
 
-impl PortCandidates for CandidateFollower {
-    fn all_failed(&mut self) -> BoxFuture<'_, SessionEnd> {
-        Box::pin(async move {
-            // Changes that are queued already come first.
-            while let Ok(change) = self.changes.try_recv().map(Some).or_else(lagged_as_none) {
-                self.apply(change);
+impl CandidateFollower {
+    /// Waits until none of them runs and a server has failed, and describes the last one that did.
+    pub async fn all_failed(&mut self) -> SessionEnd {
+        // Changes that are queued already come first.
+        while let Ok(change) = self.changes.try_recv().map(Some).or_else(lagged_as_none) {
+            self.apply(change);
+        }
+        loop {
+            if let Some(last) = self.candidates.last_failed() {
+                return self.access.end_of(last);
             }
-            loop {
-                if let Some(last) = self.candidates.last_failed() {
-                    return self.access.end_of(last);
-                }
-                match self.changes.recv().await {
-                    Ok(change) => self.apply(Some(change)),
-                    Err(RecvError::Lagged(_)) => self.apply(None),
-                    Err(RecvError::Closed) => return std::future::pending().await,
-                }
+            match self.changes.recv().await {
+                Ok(change) => self.apply(Some(change)),
+                Err(RecvError::Lagged(_)) => self.apply(None),
+                Err(RecvError::Closed) => return std::future::pending().await,
             }
-        })
+        }
     }
 }
 

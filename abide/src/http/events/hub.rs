@@ -1,32 +1,30 @@
-//! Event hub: turns engine changes into server-sent events, once for all subscribers. The hub runs only
-//! while there are subscribers and for [`GRACE`] afterwards, so that a page that is reloaded can resume
-//! from its last event.
+//! Event hub: server-sent events of one daemon, encoded once for all subscribers. Knows subscribers and the backlog;
+//! `feed` finds the events.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use abide_api::{Nothing, Session};
-use abide_core::{Agent, Millis, Mono};
+use abide_core::Agent;
 use bytes::Bytes;
 use serde::Serialize;
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, watch};
 
 use super::backlog::{EventBacklog, EventCursor, TakeResult};
-use super::elsewhere;
-use super::publisher::EventPublisher;
-use super::sampler::sample;
-use crate::http::body::json;
-use abide_engine::clock::{Clock, SystemClock, sleep_until};
+use crate::http::problem::json;
 use abide_engine::secret;
-use abide_engine::{Change, Handle};
 
-/// Time for which the hub keeps running after the last subscriber has left.
-const GRACE: Millis = Millis::from_secs(60);
+/// Entry point for subscribers to the events of one daemon. A channel exists only while events are fed to it.
+#[derive(Default)]
+pub struct Hub(Mutex<Option<Arc<Channel>>>);
 
-/// Entry point for subscribers to the events of one daemon. A channel exists only while the hub runs.
-pub struct Hub {
-    handle: Handle,
-    channel: Mutex<Option<Arc<Channel>>>,
+/// Events that a subscription is the first to need, so that a task must find them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needed {
+    /// Changes of sessions, timers, questions and messages.
+    Changes,
+    /// Output of running sessions.
+    Output,
 }
 
 /// One run of the hub, from the first subscriber until the hub stops. Event numbers are valid only
@@ -36,7 +34,7 @@ pub struct Channel {
     state: Mutex<ChannelState>,
     new_events: watch::Sender<()>,
     /// Signals the hub task that a subscriber has joined or left.
-    subscribers_changed: Notify,
+    pub subscribers_changed: Notify,
 }
 
 #[derive(Default)]
@@ -49,18 +47,10 @@ pub struct ChannelState {
 }
 
 impl Hub {
-    /// Creates a hub without a channel for the daemon behind `handle`.
-    pub fn new(handle: Handle) -> Arc<Self> {
-        Arc::new(Hub {
-            handle,
-            channel: Mutex::default(),
-        })
-    }
-
-    /// Subscribes a client and starts the hub if it does not run. The subscription covers every change
-    /// after this call.
-    pub fn subscribe(self: &Arc<Self>, tails: bool) -> Subscription {
-        let mut open = self.channel.lock().expect("no holder panics");
+    /// Subscribes a client. `start` begins to feed a channel what no subscriber needed before; the subscription covers every
+    /// change after this call.
+    pub fn subscribe(&self, tails: bool, start: impl Fn(&Arc<Channel>, Needed)) -> Subscription {
+        let mut open = self.0.lock().expect("no holder panics");
         let channel = open.get_or_insert_with(|| {
             let channel = Arc::new(Channel {
                 epoch: secret::random_hex::<6>(),
@@ -68,12 +58,7 @@ impl Hub {
                 new_events: watch::channel(()).0,
                 subscribers_changed: Notify::new(),
             });
-            let changes = self.handle.published().follow();
-            tokio::spawn(run(self.clone(), channel.clone(), changes));
-            tokio::spawn(elsewhere::follow(
-                self.handle.clone(),
-                Arc::downgrade(&channel),
-            ));
+            start(&channel, Needed::Changes);
             channel
         });
         let channel = channel.clone();
@@ -81,7 +66,7 @@ impl Hub {
         state.clients += 1;
         state.tails += usize::from(tails);
         if tails && !std::mem::replace(&mut state.sampling, true) {
-            tokio::spawn(sample(self.handle.clone(), channel.clone()));
+            start(&channel, Needed::Output);
         }
         drop(state);
         channel.subscribers_changed.notify_one();
@@ -90,46 +75,18 @@ impl Hub {
 
     /// Number of current subscribers.
     pub fn clients(&self) -> usize {
-        let open = self.channel.lock().expect("no holder panics");
+        let open = self.0.lock().expect("no holder panics");
         open.as_ref().map_or(0, |channel| channel.state().clients)
     }
 
     /// Closes the channel and returns `true`, unless a client has subscribed in the meantime.
-    fn close(&self, channel: &Arc<Channel>) -> bool {
-        let mut open = self.channel.lock().expect("no holder panics");
-        if channel.state().clients > 0 {
+    pub fn close(&self, channel: &Arc<Channel>) -> bool {
+        let mut open = self.0.lock().expect("no holder panics");
+        if channel.has_clients() {
             return false;
         }
         *open = None;
         true
-    }
-}
-
-/// Converts changes to events until there has been no subscriber for [`GRACE`].
-async fn run(hub: Arc<Hub>, channel: Arc<Channel>, mut changes: broadcast::Receiver<Change>) {
-    let mut publisher = EventPublisher::new(hub.handle.clone(), channel.clone());
-    let mut unused_since: Option<Mono> = None;
-    loop {
-        let clock = SystemClock;
-        let end = unused_since.map(|since| since + GRACE);
-        tokio::select! {
-            change = changes.recv() => match change {
-                Ok(change) => publisher.publish(change, &mut changes).await,
-                Err(broadcast::error::RecvError::Lagged(_)) => publisher.reset(),
-                Err(broadcast::error::RecvError::Closed) => return,
-            },
-            () = sleep_until(&clock, publisher.flush_deadline()) => publisher.flush(),
-            () = channel.subscribers_changed.notified() => {
-                let unused = channel.state().clients == 0;
-                unused_since = unused.then(|| clock.now().mono);
-            }
-            () = sleep_until(&clock, end) => {
-                if hub.close(&channel) {
-                    return;
-                }
-                unused_since = None;
-            }
-        }
     }
 }
 

@@ -6,7 +6,8 @@
 
 mod backlog;
 mod elsewhere;
-mod hub;
+mod feed;
+pub mod hub;
 mod publisher;
 mod sampler;
 
@@ -27,12 +28,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::watch;
 
-pub use hub::Hub;
-
 use super::body::Query;
 use super::problem::Problem;
-use super::requester::{self, Requester};
-use super::{State, login_ends};
+use super::requester::{self, Requester, login_ends};
+use super::state::State;
 use abide_engine::WatcherGuard;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use backlog::EventCursor;
@@ -67,7 +66,8 @@ pub async fn events(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let last = requester::text(&headers, "last-event-id")?.or(last.as_deref());
-    let subscription = state.hub.subscribe(tails);
+    let start = |channel: &_, needed| feed::start(&state, channel, needed);
+    let subscription = state.hub.subscribe(tails, start);
     let (cursor, resumed) = subscription.cursor(last);
     let mut ready = VecDeque::from([hello(&state, &subscription, cursor)]);
     if last.is_some() && !resumed {

@@ -11,9 +11,8 @@ use rmcp::model::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ErrorResponse, bad_request, has_metadata, text};
+use super::error_response::{ErrorResponse, bad_request, text};
 
-pub const JSON: &str = "application/json";
 pub const EVENTS: &str = "text/event-stream";
 /// Header with the session id, up to 2025-11-25.
 pub const SESSION: &str = "mcp-session-id";
@@ -158,6 +157,12 @@ fn lifecycle_of_request(
         true => Ok(Lifecycle::Single),
         false => Ok(Lifecycle::Session),
     }
+}
+
+/// True if a request carries the metadata that the handshake of a session would have provided.
+pub fn has_metadata(request: &ClientRequest) -> bool {
+    let missing = (request.get_meta()).missing_required_keys(&ProtocolVersion::V_2026_07_28);
+    missing.is_empty()
 }
 
 fn match_initialize(

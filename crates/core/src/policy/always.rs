@@ -8,42 +8,24 @@ use alloc::vec::Vec;
 
 use super::command::{CommandLine, Folder, Origin, Parsed, SimpleCommand, Word};
 use super::decide::{Place, Policy};
+use super::names::Names;
 use super::rule::{Action, Rule, Source};
+use crate::words::words;
 
-/// Answer to a question about a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Choice {
-    /// Start this command.
-    Once,
-    /// Start it, and such commands of this agent.
-    ThisAgent,
-    /// Start it, and such commands in this directory.
-    AlwaysHere,
-    /// Start it, and such commands everywhere.
-    Always,
-    /// Do not start it.
-    No,
-}
-
-impl Choice {
-    /// All choices.
-    pub const ALL: [Choice; 5] = [
-        Choice::Once,
-        Choice::ThisAgent,
-        Choice::AlwaysHere,
-        Choice::Always,
-        Choice::No,
-    ];
-
-    /// Answer in words.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Choice::Once => "once",
-            Choice::ThisAgent => "this agent",
-            Choice::AlwaysHere => "always here",
-            Choice::Always => "always",
-            Choice::No => "no",
-        }
+words! {
+    /// Answer to a question about a command.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Choice {
+        /// Start this command.
+        Once = "once",
+        /// Start it, and such commands of this agent.
+        ThisAgent = "this agent",
+        /// Start it, and such commands in this directory.
+        AlwaysHere = "always here",
+        /// Start it, and such commands everywhere.
+        Always = "always",
+        /// Do not start it.
+        No = "no",
     }
 }
 
@@ -57,74 +39,13 @@ pub struct Offer {
 }
 
 /// Programs whose arguments are programs or scripts: a rule on their words would allow everything.
-const RUNNERS: &[&str] = &[
-    "sh",
-    "bash",
-    "dash",
-    "zsh",
-    "ksh",
-    "fish",
-    "csh",
-    "tcsh",
-    "busybox",
-    "eval",
-    "exec",
-    "source",
-    ".",
-    "command",
-    "builtin",
-    "trap",
-    "python",
-    "python2",
-    "python3",
-    "pypy3",
-    "node",
-    "deno",
-    "bun",
-    "perl",
-    "ruby",
-    "php",
-    "lua",
-    "osascript",
-    "awk",
-    "gawk",
-    "npx",
-    "bunx",
-    "uvx",
-    "pipx",
-    "env",
-    "sudo",
-    "su",
-    "doas",
-    "pkexec",
-    "xargs",
-    "parallel",
-    "find",
-    "ssh",
-    "nohup",
-    "setsid",
-    "timeout",
-    "nice",
-    "watch",
-    "flock",
-    "script",
-    "chroot",
-    "unshare",
-    "strace",
-    "gdb",
-    "run0",
-    "sudoedit",
-    "runuser",
-    "setpriv",
-    "systemd-run",
-    "nsenter",
-    "gosu",
-    "su-exec",
-    "bwrap",
-    "firejail",
-    "tmux",
-    "screen",
-];
+const RUNNERS: Names = Names(
+    "sh bash dash zsh ksh fish csh tcsh busybox eval exec source . command builtin trap python
+     python2 python3 pypy3 node deno bun perl ruby php lua osascript awk gawk npx bunx uvx pipx env
+     sudo su doas pkexec xargs parallel find ssh nohup setsid timeout nice watch flock script
+     chroot unshare strace gdb run0 sudoedit runuser setpriv systemd-run nsenter gosu su-exec bwrap
+     firejail tmux screen",
+);
 
 /// Number of words that name what a program does. All others: two, unless the second is an option.
 const DEPTHS: &[(&str, usize)] = &[
@@ -215,7 +136,7 @@ fn proposals(command: &SimpleCommand, all: &[SimpleCommand], asked: &Rule) -> Op
     if program == "sudo" {
         return as_root(command, all).map(|rule| vec![rule]);
     }
-    if RUNNERS.contains(&program.as_str()) || program.starts_with("python") {
+    if RUNNERS.has(&program) || program.starts_with("python") {
         return None;
     }
     let words: Option<Vec<String>> = command.words.iter().map(Word::text).collect();
@@ -271,7 +192,7 @@ fn as_root(command: &SimpleCommand, all: &[SimpleCommand]) -> Option<Rule> {
     let inner = all.iter().find(is_inner)?;
     let name = inner.program()?;
     let is_plain = !program.starts_with('-') && (name == program || program.starts_with('/'));
-    if !is_plain || inner.runs_code.is_some() || RUNNERS.contains(&name.as_str()) {
+    if !is_plain || inner.runs_code.is_some() || RUNNERS.has(&name) {
         return None;
     }
     let words: Option<Vec<String>> = command.words.iter().map(Word::text).collect();

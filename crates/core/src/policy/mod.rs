@@ -8,6 +8,7 @@ mod builtin;
 mod builtin_remote;
 mod command;
 mod decide;
+mod names;
 mod path;
 mod pattern;
 mod rule;
@@ -19,6 +20,7 @@ pub use command::{
     CommandLine, Folder, Origin, Parsed, Piece, Redirect, RunsCode, SimpleCommand, Word,
 };
 pub use decide::{Decision, Part, Place, Policy, Reason};
+pub use names::Names;
 pub use path::normalized;
 pub use pattern::matches;
 pub use rule::{Action, Rule, Source};

@@ -7,30 +7,23 @@ use alloc::vec::Vec;
 use super::builtin::runs_others;
 use super::command::{Folder, Piece, RunsCode, SimpleCommand, Word};
 use super::decide::Place;
+use super::names::Names;
 use super::path::{expanded, matches_folder, normalized};
 use super::pattern::{could_match, matches};
 use super::targets::Targets;
 use crate::id::{Conversation, settings_name};
+use crate::words::words;
 
-/// Decision about a command, from the least to the most careful.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Action {
-    /// Start the command.
-    Allow,
-    /// Ask a person first.
-    Ask,
-    /// Refuse the command.
-    Deny,
-}
-
-impl Action {
-    /// Word of the configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Action::Allow => "allow",
-            Action::Ask => "ask",
-            Action::Deny => "deny",
-        }
+words! {
+    /// Decision about a command, from the least to the most careful.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Action {
+        /// Start the command.
+        Allow = "allow",
+        /// Ask a person first.
+        Ask = "ask",
+        /// Refuse the command.
+        Deny = "deny",
     }
 }
 
@@ -241,7 +234,7 @@ impl Rule {
         // The word behind an option may be its value.
         let is_free = |at: usize| match at.checked_sub(1).map(|before| (before, &words[before])) {
             Some((before, option)) if option.starts_with('-') && !option.contains('=') => {
-                is_trial(before) || self.with.contains(option) || FLAGS.contains(&option.as_str())
+                is_trial(before) || self.with.contains(option) || FLAGS.has(option)
             }
             _ => true,
         };
@@ -469,29 +462,11 @@ fn has_letter(word: &Word, letter: char) -> bool {
 }
 
 /// Options without a value that often stand before `--dry-run`.
-const FLAGS: &[&str] = &[
-    "--all",
-    "--allow-dirty",
-    "--atomic",
-    "--clean",
-    "--create-namespace",
-    "--debug",
-    "--force",
-    "--force-conflicts",
-    "--install",
-    "--locked",
-    "--no-ci",
-    "--no-git-checks",
-    "--no-verify",
-    "--prune",
-    "--quiet",
-    "--server-side",
-    "--tags",
-    "--verbose",
-    "--wait",
-    "--workspaces",
-    "--yes",
-];
+const FLAGS: Names = Names(
+    "--all --allow-dirty --atomic --clean --create-namespace --debug --force --force-conflicts
+     --install --locked --no-ci --no-git-checks --no-verify --prune --quiet --server-side --tags
+     --verbose --wait --workspaces --yes",
+);
 
 /// Bytes of the shortest begin of a long option that is taken for the option: `--` and two letters.
 const SHORTEST_BEGIN: usize = 4;

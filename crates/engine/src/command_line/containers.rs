@@ -4,26 +4,13 @@
 use abide_core::policy::{Folder, Piece, SimpleCommand, Word, normalized};
 
 use super::wrapper::wrapped;
-use super::{Input, Reader, Scope, Unparsed};
+use super::{Input, Names, Reader, Scope, Unparsed};
 
 /// Long options without a value. All others have one.
-const FLAGS: &[&str] = &[
-    "--build",
-    "--detach",
-    "--init",
-    "--interactive",
-    "--no-deps",
-    "--no-healthcheck",
-    "--oom-kill-disable",
-    "--privileged",
-    "--publish-all",
-    "--quiet",
-    "--read-only",
-    "--replace",
-    "--rm",
-    "--service-ports",
-    "--tty",
-];
+const FLAGS: Names = Names(
+    "--build --detach --init --interactive --no-deps --no-healthcheck --oom-kill-disable
+     --privileged --publish-all --quiet --read-only --replace --rm --service-ports --tty",
+);
 
 /// Letters of short options without a value.
 const FLAG_LETTERS: &str = "ditPqT";
@@ -104,7 +91,7 @@ pub(super) fn container(
 
 fn is_flag(option: &str) -> bool {
     match option.strip_prefix("--") {
-        Some(_) => FLAGS.contains(&option),
+        Some(_) => FLAGS.has(option),
         None => option[1..].chars().all(|c| FLAG_LETTERS.contains(c)),
     }
 }

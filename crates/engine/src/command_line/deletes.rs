@@ -5,27 +5,13 @@ use abide_core::policy::{Folder, Origin, Piece, SimpleCommand, Word, normalized}
 
 use super::shell_state::without_last_part;
 use super::wrapper::wrapped;
-use super::{Input, Reader, Scope, Unparsed};
+use super::{Input, Names, Reader, Scope, Unparsed};
 
 /// Parts of an expression of `find` after which it still finds everything.
-const NOT_NARROWING: &[&str] = &[
-    "-delete",
-    "-depth",
-    "-d",
-    "-exec",
-    "-execdir",
-    "-ok",
-    "-okdir",
-    "-follow",
-    "-maxdepth",
-    "-mindepth",
-    "-mount",
-    "-xdev",
-    "-print",
-    "-print0",
-    "-a",
-    "-true",
-];
+const NOT_NARROWING: Names = Names(
+    "-delete -depth -d -exec -execdir -ok -okdir -follow -maxdepth -mindepth -mount -xdev -print
+     -print0 -a -true",
+);
 
 /// Words of `find`: directories at which it begins, and the expression behind them.
 struct Find<'a> {
@@ -100,7 +86,7 @@ fn is_narrowed(way: &[String]) -> bool {
                 return true;
             }
             "-type" => {}
-            name if name.starts_with(['-', '!', '(']) && !NOT_NARROWING.contains(&name) => {
+            name if name.starts_with(['-', '!', '(']) && !NOT_NARROWING.has(name) => {
                 return true;
             }
             _ => {}
@@ -255,34 +241,11 @@ pub(super) fn written_devices(
 }
 
 /// Options of `rsync` whose value is the next word.
-const VALUED_OF_RSYNC: &[&str] = &[
-    "-B",
-    "-M",
-    "-T",
-    "-e",
-    "-f",
-    "--address",
-    "--backup-dir",
-    "--block-size",
-    "--bwlimit",
-    "--chmod",
-    "--chown",
-    "--compare-dest",
-    "--copy-dest",
-    "--exclude",
-    "--exclude-from",
-    "--files-from",
-    "--filter",
-    "--include",
-    "--include-from",
-    "--link-dest",
-    "--log-file",
-    "--max-delete",
-    "--partial-dir",
-    "--port",
-    "--rsh",
-    "--timeout",
-];
+const VALUED_OF_RSYNC: Names = Names(
+    "-B -M -T -e -f --address --backup-dir --block-size --bwlimit --chmod --chown --compare-dest
+     --copy-dest --exclude --exclude-from --files-from --filter --include --include-from
+     --link-dest --log-file --max-delete --partial-dir --port --rsh --timeout",
+);
 
 /// `rsync --delete`: `rm -r` of everything in the folder that it writes. Files that the source has are written again, but
 /// the text does not tell which.
@@ -300,7 +263,7 @@ pub(super) fn by_rsync(
         deletes |= text == "--del" || text.starts_with("--delete");
         is_trial |= text == "--dry-run" || letters.is_some_and(|letters| letters.contains('n'));
         match text.starts_with('-') {
-            true if VALUED_OF_RSYNC.contains(&text.as_str()) => drop(words.next()),
+            true if VALUED_OF_RSYNC.has(&text) => drop(words.next()),
             true => {}
             false => paths.push(word),
         }

@@ -3,22 +3,12 @@
 
 use abide_core::policy::{Piece, SimpleCommand, Word};
 
-use super::wrapper::{joined, option_values, script, wrapped};
-use super::{Input, NOT_SHELL, Reader, Scope, Unparsed};
+use super::wrapper::{as_script, joined, option_values, script, wrapped};
+use super::{Input, NOT_SHELL, NameTable, Names, Reader, Scope, Unparsed};
 
 /// Functions that run a command; also those that begin with `exec` or `spawn`.
-const RUNS_COMMANDS: &[&str] = &[
-    "system",
-    "popen",
-    "Popen",
-    "run",
-    "call",
-    "check_call",
-    "check_output",
-    "getoutput",
-    "passthru",
-    "shell_exec",
-];
+const RUNS_COMMANDS: Names =
+    Names("system popen Popen run call check_call check_output getoutput passthru shell_exec");
 
 /// Functions that delete a directory with its contents.
 const DELETES_TREES: [&str; 6] = ["rmtree", "rmSync", "rm_r", "rm_rf", "remove_tree", "rimraf"];
@@ -27,27 +17,16 @@ const DELETES_TREES: [&str; 6] = ["rmtree", "rmSync", "rm_r", "rm_rf", "remove_t
 const WORKING_DIRECTORY: [&str; 4] = ["os.getcwd()", "Path.cwd()", "process.cwd()", "Dir.pwd"];
 
 /// Interpreters that take code as an option, with its names.
-const CODE_OPTIONS: &[(&str, &[&str])] = &[
-    ("python", &["-c"]),
-    ("pypy", &["-c"]),
-    ("ipython", &["-c"]),
-    ("perl", &["-e", "-E"]),
-    ("ruby", &["-e"]),
-    ("node", &["-e", "-p", "--eval", "--print"]),
-    ("nodejs", &["-e", "-p", "--eval", "--print"]),
-    ("bun", &["-e", "--eval"]),
-    ("deno", &["eval"]),
-    ("tsx", &["-e", "-p", "--eval", "--print"]),
-    ("ts-node", &["-e", "-p", "--eval", "--print"]),
-    ("php", &["-r", "-B", "-R", "-E"]),
-    ("lua", &["-e"]),
-    ("luajit", &["-e"]),
-    ("Rscript", &["-e"]),
-    ("julia", &["-e", "-E", "--eval", "--print"]),
-    ("guile", &["-c"]),
-    ("raku", &["-e"]),
-    ("gnuplot", &["-e"]),
-];
+const CODE_OPTIONS: NameTable = NameTable(
+    "python pypy ipython guile: -c
+    perl: -e -E
+    ruby lua luajit Rscript raku gnuplot: -e
+    node nodejs tsx ts-node: -e -p --eval --print
+    bun: -e --eval
+    deno: eval
+    php: -r -B -R -E
+    julia: -e -E --eval --print",
+);
 
 /// Code that a command gives to an interpreter. `None`: it is no interpreter, or its code is in a file that the command
 /// line does not write.
@@ -57,14 +36,15 @@ fn code(reader: &Reader, command: &SimpleCommand, program: &str, input: &Input) 
     if is_awk(program) {
         // A word before the code may be the value of an option.
         let texts = arguments.iter();
-        let texts: Vec<String> = texts
-            .map(|text| joined(std::slice::from_ref(text)))
-            .collect();
+        let texts: Vec<String> = texts.map(as_script).collect();
         return Some(texts.join("\n"));
     }
     let known = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let (_, options) = CODE_OPTIONS.iter().find(|(name, _)| *name == known)?;
-    let codes = option_values(command, options).into_iter();
+    let options: Vec<&str> = CODE_OPTIONS.of(known).collect();
+    if options.is_empty() {
+        return None;
+    }
+    let codes = option_values(command, &options).into_iter();
     let codes: Vec<String> = codes.map(|(code, _)| joined(&[code])).collect();
     if !codes.is_empty() {
         return Some(codes.join("\n"));
@@ -111,10 +91,7 @@ pub(super) fn add_written(
     let name = names.rsplit(['/', ' ']).find(|name| !name.starts_with('-'));
     let name = name.unwrap_or_default();
     let known = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    match CODE_OPTIONS
-        .iter()
-        .any(|(interpreter, _)| *interpreter == known)
-    {
+    match CODE_OPTIONS.of(known).next().is_some() {
         true => add_text(reader, outer, name, text, scope),
         false => script(reader, text, scope.clone()),
     }
@@ -207,7 +184,7 @@ fn runs_commands(name: &str) -> bool {
     let begins = ["exec", "spawn"]
         .iter()
         .any(|begin| name.starts_with(begin));
-    RUNS_COMMANDS.contains(&name) || (begins && name != "execute")
+    RUNS_COMMANDS.has(name) || (begins && name != "execute")
 }
 
 fn quoted(code: &str) -> Vec<Quoted> {

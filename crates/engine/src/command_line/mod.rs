@@ -27,7 +27,7 @@ mod written;
 
 use std::ops::ControlFlow;
 
-use abide_core::policy::{CommandLine, Folder, Parsed, SimpleCommand, Word};
+use abide_core::policy::{CommandLine, Folder, Names, Parsed, SimpleCommand, Word};
 use tree_sitter::{ParseOptions, Parser, Tree};
 
 use shell_state::ShellState;
@@ -55,6 +55,18 @@ const HAS_NUL: Unparsed = "the command contains a NUL byte";
 const NOT_SHELL: Unparsed = "the command cannot be parsed";
 const TOO_MANY: Unparsed = "the command line has too many commands";
 const TOO_DEEP: Unparsed = "the command is nested too deeply";
+
+/// Names that belong to programs: each line has programs, a colon and their names.
+struct NameTable(&'static str);
+
+impl NameTable {
+    /// Names of one program.
+    fn of(&self, program: &str) -> impl Iterator<Item = &'static str> {
+        let rows = self.0.lines().filter_map(|line| line.split_once(':'));
+        let rows = rows.filter(move |(programs, _)| Names(programs).has(program));
+        rows.flat_map(|(_, names)| Names(names).iter())
+    }
+}
 
 /// Facts about a call that decide what its command line runs.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,30 +4,14 @@
 use abide_core::policy::{SimpleCommand, Word};
 use tree_sitter::Node;
 
+use super::Names;
+
 /// Variables that change which program a name means, or make programs run others.
-const NAMES: &[&str] = &[
-    "PATH",
-    "BASH_ENV",
-    "ENV",
-    "IFS",
-    "PAGER",
-    "EDITOR",
-    "VISUAL",
-    "NODE_OPTIONS",
-    "PERL5OPT",
-    "PERL5LIB",
-    "RUBYOPT",
-    "JAVA_TOOL_OPTIONS",
-    "PROMPT_COMMAND",
-    "SHELLOPTS",
-    "BASHOPTS",
-    "HOME",
-    "SHELL",
-    "CDPATH",
-    "XDG_CONFIG_HOME",
-    "GLOBIGNORE",
-    "RUSTC_WRAPPER",
-];
+const NAMES: Names = Names(
+    "PATH BASH_ENV ENV IFS PAGER EDITOR VISUAL NODE_OPTIONS PERL5OPT PERL5LIB RUBYOPT
+     JAVA_TOOL_OPTIONS PROMPT_COMMAND SHELLOPTS BASHOPTS HOME SHELL CDPATH XDG_CONFIG_HOME
+     GLOBIGNORE RUSTC_WRAPPER",
+);
 
 /// Variables of bash with the programs and texts that names stand for.
 pub(super) const NAME_TABLES: &[&str] = &["BASH_CMDS", "BASH_ALIASES"];
@@ -47,7 +31,7 @@ pub(super) fn changes_names(name: &str) -> bool {
     let has_prefix = || prefixes.iter().any(|prefix| name.starts_with(prefix));
     // abide sets them itself.
     let harmless = ["PYTHONUNBUFFERED", "GIT_DISCOVERY_ACROSS_FILESYSTEM"];
-    NAMES.contains(&name) || (has_prefix() && !harmless.contains(&name))
+    NAMES.has(name) || (has_prefix() && !harmless.contains(&name))
 }
 
 /// True for commands after which a name may mean something else.
@@ -58,24 +42,12 @@ pub(super) fn changes_meaning(command: &SimpleCommand) -> bool {
     ];
     let program = command.program().unwrap_or_default();
     builtins.contains(&program.as_str())
-        || (SETTERS.contains(&program.as_str())
-            && set_names(command).any(|name| changes_names(&name)))
+        || (SETTERS.has(&program) && set_names(command).any(|name| changes_names(&name)))
 }
 
 /// Builtins that set the variables that their arguments name.
-const SETTERS: &[&str] = &[
-    "read",
-    "mapfile",
-    "readarray",
-    "getopts",
-    "printf",
-    "let",
-    "local",
-    "declare",
-    "typeset",
-    "export",
-    "readonly",
-];
+const SETTERS: Names =
+    Names("read mapfile readarray getopts printf let local declare typeset export readonly");
 
 /// Names of variables among the arguments of a builtin.
 fn set_names(command: &SimpleCommand) -> impl Iterator<Item = String> {
@@ -128,7 +100,7 @@ pub(super) fn hides_program(command: &SimpleCommand) -> bool {
                     .split_once('=')
                     .is_some_and(|(_, to)| is_table(to))
             };
-            SETTERS.contains(&name)
+            SETTERS.has(name)
                 && (set_names(command).any(|name| is_table(&name))
                     || command.arguments().iter().any(refers))
         }

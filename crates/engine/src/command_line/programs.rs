@@ -2,7 +2,7 @@
 
 use abide_core::policy::{Folder, Piece, SimpleCommand, Word};
 
-use super::wrapper::{inner_words, joined, option_values, script, value_of, wrapped};
+use super::wrapper::{as_script, inner_words, joined, option_values, script, value_of, wrapped};
 use super::{Input, Reader, Scope, Unparsed, deletes};
 
 /// `git-push` is `git push`.
@@ -131,7 +131,7 @@ pub(super) fn aliases(
     scope: &Scope,
 ) -> Result<(), Unparsed> {
     for word in outer.arguments() {
-        let text = joined(std::slice::from_ref(word));
+        let text = as_script(word);
         if let Some((_, command)) = text.split_once('=') {
             script(reader, command, scope.clone())?;
         }
@@ -146,7 +146,7 @@ pub(super) fn quoted_scripts(
     scope: &Scope,
 ) -> Result<(), Unparsed> {
     for word in outer.arguments() {
-        let text = joined(std::slice::from_ref(word));
+        let text = as_script(word);
         if text.contains(char::is_whitespace) {
             script(reader, &text, scope.clone())?;
         }
@@ -192,9 +192,9 @@ pub(super) fn ssh_options(
 ) -> Result<(), Unparsed> {
     let mut words = outer.arguments().iter();
     while let Some(word) = words.next() {
-        let text = joined(std::slice::from_ref(word));
+        let text = as_script(word);
         let option = match text.strip_prefix("-o") {
-            Some("") => words.next().map(|word| joined(std::slice::from_ref(word))),
+            Some("") => words.next().map(as_script),
             joined => joined.map(str::to_owned),
         };
         let option = option.unwrap_or_default();
@@ -360,7 +360,7 @@ fn run_by_git(
 ) -> Result<(), Unparsed> {
     match words.as_slice() {
         [] => Ok(()),
-        [only] => script(reader, &joined(std::slice::from_ref(only)), scope.clone()),
+        [only] => script(reader, &as_script(only), scope.clone()),
         _ => wrapped(reader, words, outer, Input::None, scope),
     }
 }

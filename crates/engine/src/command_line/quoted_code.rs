@@ -4,6 +4,7 @@
 use abide_core::policy::Folder;
 use tree_sitter::{Node, Tree};
 
+use super::Names;
 use super::shell_state::ShellState;
 use super::variables::visit;
 use super::word::{Source, word};
@@ -19,22 +20,9 @@ const ARITHMETIC: [&str; 4] = ["((", "[[", "$[", "let "];
 const UNKNOWN: &str = "${unknown}";
 
 /// Commands whose arguments may be names of variables with a subscript, or arithmetic.
-const EVALUATING: &[&str] = &[
-    "test",
-    "[",
-    "let",
-    "declare",
-    "typeset",
-    "local",
-    "export",
-    "readonly",
-    "printf",
-    "read",
-    "unset",
-    "mapfile",
-    "readarray",
-    "wait",
-];
+const EVALUATING: Names = Names(
+    "test [ let declare typeset local export readonly printf read unset mapfile readarray wait",
+);
 
 /// Script with the code in such a text.
 pub(super) struct HiddenScript {
@@ -105,7 +93,7 @@ fn in_arguments(command: Node<'_>, text: &str) -> Vec<String> {
     }
     let mut words = plain_words.into_iter();
     let name = words.find(|word| !BEFORE_BUILTINS.contains(&word.as_str()));
-    let evaluates = name.is_some_and(|name| EVALUATING.contains(&name.as_str()));
+    let evaluates = name.is_some_and(|name| EVALUATING.has(&name));
     let scripts = words.filter(|word| evaluates && has_code_in_subscript(word));
     scripts.map(|word| expansion(&word)).collect()
 }

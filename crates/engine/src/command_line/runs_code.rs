@@ -3,164 +3,53 @@
 use abide_core::policy::{RunsCode, SimpleCommand, Word};
 
 use super::interpreters::is_awk;
-use super::shell;
+use super::{NameTable, Names, shell};
 
 /// Programs whose purpose is to run code.
-const RUNNERS: &[&str] = &[
-    "make", "gmake", "ninja", "just", "rake", "gradle", "gradlew", "mvn", "ant", "bazel", "tox",
-    "nox", "pytest", "python", "python2", "python3", "pypy3", "node", "deno", "bun", "perl",
-    "ruby", "php", "lua", "npx", "bunx", "uvx", "pipx", "docker", "podman", "vim", "vi", "nvim",
-    "ed", "ex", "emacs", "gdb", "source", ".", "ssh", "eval",
-];
+const RUNNERS: Names = Names(
+    "make gmake ninja just rake gradle gradlew mvn ant bazel tox nox pytest python python2 python3
+     pypy3 node deno bun perl ruby php lua npx bunx uvx pipx docker podman vim vi nvim ed ex emacs
+     gdb source . ssh eval",
+);
 
-const SUBCOMMANDS: [(&str, &[&str]); 6] = [
-    (
-        "npm",
-        &[
-            "run",
-            "test",
-            "start",
-            "exec",
-            "install",
-            "ci",
-            "run-script",
-        ],
-    ),
-    ("yarn", &["run", "test", "start", "exec", "install"]),
-    ("pnpm", &["run", "test", "start", "exec", "install"]),
-    (
-        "cargo",
-        &["run", "test", "build", "bench", "check", "install"],
-    ),
-    ("go", &["run", "generate", "test", "build", "install"]),
-    ("uv", &["run", "sync"]),
-];
+/// Subcommands that run code.
+const SUBCOMMANDS: NameTable = NameTable(
+    "npm: run test start exec install ci run-script
+    yarn pnpm: run test start exec install
+    cargo: run test build bench check install
+    go: run generate test build install
+    uv: run sync",
+);
 
 /// Options that make a program run code or write files. An option that ends with `*` is a prefix.
-const OPTIONS: &[(&str, &[&str])] = &[
-    (
-        "find",
-        &[
-            "-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint*", "-fls",
-        ],
-    ),
-    (
-        "tar",
-        &[
-            "--to-command*",
-            "--checkpoint-action*",
-            "-I*",
-            "--use-compress-program*",
-            "-F*",
-            "--info-script*",
-        ],
-    ),
-    ("sed", &["-i*", "--in-place*"]),
-    ("less", &["+*"]),
-    ("man", &["-P*", "--pager*", "-H*"]),
-    ("rsync", &["-e*", "--rsh*", "--rsync-path*"]),
-    (
-        "curl",
-        &[
-            "-K*",
-            "--config*",
-            "-o*",
-            "-O*",
-            "--output*",
-            "--remote-name*",
-        ],
-    ),
-    (
-        "wget",
-        &["-O*", "--output-document*", "-i*", "--use-askpass*", "-e*"],
-    ),
-    ("sort", &["--compress-program*", "-o*", "--output*"]),
-    ("rg", &["--pre*", "--hostname-bin*"]),
-    ("tee", &["*"]),
-    ("dd", &["of=*"]),
-    ("install", &["*"]),
-    (
-        "git",
-        &[
-            "-c*",
-            "--exec-path*",
-            "--config-env*",
-            "--upload-pack*",
-            "--receive-pack*",
-            "-p",
-            "--paginate",
-        ],
-    ),
-    ("split", &["--filter*"]),
-    ("date", &["-s*", "--set*"]),
-    ("xargs", &["*"]),
-    ("zip", &["-T*", "--unzip-command*"]),
-];
+const OPTIONS: NameTable = NameTable(
+    "find: -exec -execdir -ok -okdir -delete -fprint* -fls
+    tar: --to-command* --checkpoint-action* -I* --use-compress-program* -F* --info-script*
+    sed: -i* --in-place*
+    less: +*
+    man: -P* --pager* -H*
+    rsync: -e* --rsh* --rsync-path*
+    curl: -K* --config* -o* -O* --output* --remote-name*
+    wget: -O* --output-document* -i* --use-askpass* -e*
+    sort: --compress-program* -o* --output*
+    rg: --pre* --hostname-bin*
+    tee install xargs: *
+    dd: of=*
+    git: -c* --exec-path* --config-env* --upload-pack* --receive-pack* -p --paginate
+    split: --filter*
+    date: -s* --set*
+    zip: -T* --unzip-command*",
+);
 
 /// Subcommands of git. Any other is an alias of the configuration, which can run everything.
-const GIT: &[&str] = &[
-    "add",
-    "am",
-    "apply",
-    "archive",
-    "bisect",
-    "blame",
-    "branch",
-    "bundle",
-    "cat-file",
-    "check-ignore",
-    "checkout",
-    "cherry",
-    "cherry-pick",
-    "clean",
-    "clone",
-    "commit",
-    "config",
-    "count-objects",
-    "describe",
-    "diff",
-    "diff-tree",
-    "fetch",
-    "for-each-ref",
-    "format-patch",
-    "fsck",
-    "gc",
-    "grep",
-    "hash-object",
-    "help",
-    "init",
-    "log",
-    "ls-files",
-    "ls-remote",
-    "ls-tree",
-    "maintenance",
-    "merge",
-    "merge-base",
-    "mv",
-    "name-rev",
-    "notes",
-    "pull",
-    "push",
-    "range-diff",
-    "rebase",
-    "reflog",
-    "remote",
-    "reset",
-    "restore",
-    "rev-list",
-    "rev-parse",
-    "revert",
-    "rm",
-    "shortlog",
-    "show",
-    "sparse-checkout",
-    "stash",
-    "status",
-    "submodule",
-    "switch",
-    "tag",
-    "worktree",
-];
+const GIT: Names = Names(
+    "add am apply archive bisect blame branch bundle cat-file check-ignore checkout cherry
+     cherry-pick clean clone commit config count-objects describe diff diff-tree fetch for-each-ref
+     format-patch fsck gc grep hash-object help init log ls-files ls-remote ls-tree maintenance
+     merge merge-base mv name-rev notes pull push range-diff rebase reflog remote reset restore
+     rev-list rev-parse revert rm shortlog show sparse-checkout stash status submodule switch tag
+     worktree",
+);
 
 /// Mark of a command that runs code.
 pub(super) fn runs_code(command: &SimpleCommand, has_input: bool) -> Option<RunsCode> {
@@ -173,11 +62,8 @@ pub(super) fn runs_code(command: &SimpleCommand, has_input: bool) -> Option<Runs
         Some(prefix) => text.starts_with(prefix),
         None => text == pattern,
     };
-    let options = OPTIONS.iter().find(|(name, _)| *name == program);
-    let by_option = options.is_some_and(|(_, options)| {
-        let mut given = texts.iter();
-        given.any(|text| options.iter().any(|option| is(option, text)))
-    });
+    let mut options = OPTIONS.of(&program);
+    let by_option = options.any(|option| texts.iter().any(|text| is(option, text)));
     let by_script = match program.as_str() {
         "sed" => !texts.iter().any(|text| is_plain_sed(text)),
         name if is_awk(name) => texts.iter().any(|text| {
@@ -185,26 +71,22 @@ pub(super) fn runs_code(command: &SimpleCommand, has_input: bool) -> Option<Runs
                 .iter()
                 .any(|word| text.contains(word))
         }),
-        "git" => subcommand(&texts).is_some_and(|name| !GIT.contains(&name)),
+        "git" => subcommand(&texts).is_some_and(|name| !GIT.has(name)),
         _ => false,
     };
     if by_option || by_script {
         return Some(RunsCode::ByOption);
     }
-    let runs = RUNNERS.contains(&program.as_str())
+    let runs = RUNNERS.has(&program)
         || program.starts_with("python")
         || command
             .words
             .first()
             .and_then(Word::text)
             .is_some_and(|path| path.contains('/') && !is_system(&path));
-    let sub = SUBCOMMANDS.iter().find(|(name, _)| *name == program);
-    let sub = sub.is_some_and(|(_, names)| {
-        texts
-            .first()
-            .is_some_and(|first| names.contains(&first.as_str()))
-    });
-    (runs || sub).then_some(RunsCode::Always)
+    let mut subcommands = SUBCOMMANDS.of(&program);
+    let is_sub = subcommands.any(|name| texts.first().is_some_and(|first| first == name));
+    (runs || is_sub).then_some(RunsCode::Always)
 }
 
 fn is_system(path: &str) -> bool {

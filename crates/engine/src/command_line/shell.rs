@@ -2,7 +2,7 @@
 
 use abide_core::policy::{RunsCode, SimpleCommand, Word};
 
-use super::wrapper::joined;
+use super::wrapper::as_script;
 use super::{Input, Reader, Scope, Unparsed};
 
 const SHELLS: [&str; 14] = [
@@ -53,7 +53,7 @@ pub(super) fn add_script(
             let parameters = arguments.iter().skip(1);
             let parameters = parameters.map(|word| reader.shell.resolved(word));
             reader.shell.parameters = Some(parameters.collect());
-            reader.script(&joined(std::slice::from_ref(word)), scope)
+            reader.script(&as_script(word), scope)
         }
         (Script::Input, Input::Text(text)) => reader.script(&text, scope),
         (Script::Input, Input::Unknown) => reader.script(UNKNOWN, scope),

@@ -3,7 +3,7 @@
 
 use abide_core::policy::{SimpleCommand, Word};
 
-use super::wrapper::{joined, wrapped};
+use super::wrapper::{as_script, wrapped};
 use super::{Input, Reader, Scope, Unparsed};
 
 const CLIENTS: [&str; 5] = ["psql", "mysql", "mariadb", "sqlite3", "wrangler"];
@@ -35,9 +35,7 @@ pub(super) fn add(
         return Ok(());
     }
     let arguments = outer.arguments().iter();
-    let mut texts: Vec<String> = arguments
-        .map(|word| value(std::slice::from_ref(word)))
-        .collect();
+    let mut texts: Vec<String> = arguments.map(value).collect();
     let files = texts.iter().map(|file| Word::literal(file));
     let files: Vec<String> = files
         .filter_map(|file| reader.written_text(&file, &outer.folder))
@@ -73,8 +71,8 @@ pub(super) fn add(
 }
 
 /// Value of an option that is one word with its name, else the word.
-fn value(word: &[Word]) -> String {
-    let text = joined(word);
+fn value(word: &Word) -> String {
+    let text = as_script(word);
     match (text.split_once('='), text.get(2..)) {
         // `-- text` is a comment.
         _ if text.starts_with("--") && text[2..].starts_with(char::is_whitespace) => text,

@@ -5,126 +5,49 @@
 use abide_core::policy::{Origin, SimpleCommand, Word};
 
 use super::quoted_code::{expansion, has_substitution};
-use super::wrapper::{joined, option_values, script, wrapped};
-use super::{Input, Reader, Scope, Unparsed};
+use super::wrapper::{as_script, option_values, script, wrapped};
+use super::{Input, NameTable, Names, Reader, Scope, Unparsed};
 
 /// Options whose value is a command line.
-const OPTIONS: &[(&str, &[&str])] = &[
-    ("ansible", &["-a", "--args"]),
-    ("gcloud", &["--command"]),
-    ("env", &["-S", "--split-string"]),
-    ("flock", &["-c", "--command"]),
-    ("runuser", &["-c", "--command"]),
-    ("script", &["-c", "--command"]),
-    ("su", &["-c", "--command"]),
-    ("rsync", &["-e", "--rsh", "--rsync-path"]),
-    (
-        "tar",
-        &[
-            "-I",
-            "--use-compress-program",
-            "--to-command",
-            "--checkpoint-action",
-            "-F",
-            "--info-script",
-            "--new-volume-script",
-            "--rsh-command",
-        ],
-    ),
-    ("man", &["-P", "--pager"]),
-    ("sort", &["--compress-program"]),
-    ("split", &["--filter"]),
-    ("rg", &["--pre"]),
-    ("zip", &["-TT", "--unzip-command"]),
-    ("npm", &["-c", "--call"]),
-    ("npx", &["-c", "--call"]),
-    ("nc", &["-e", "-c", "--exec", "--sh-exec"]),
-    ("ncat", &["-e", "-c", "--exec", "--sh-exec"]),
-    ("nodemon", &["-x", "--exec"]),
-    ("mapfile", &["-C"]),
-    ("readarray", &["-C"]),
-    ("compgen", &["-C"]),
-    ("complete", &["-C"]),
-    ("sg", &["-c"]),
-    ("scp", &["-S"]),
-    ("sftp", &["-S"]),
-    (
-        "git",
-        &[
-            "--upload-pack",
-            "--receive-pack",
-            "--exec",
-            "--extcmd",
-            "--open-files-in-pager",
-            "--env-filter",
-            "--tree-filter",
-            "--index-filter",
-            "--msg-filter",
-            "--commit-filter",
-        ],
-    ),
-];
+const OPTIONS: NameTable = NameTable(
+    "ansible: -a --args
+    gcloud: --command
+    env: -S --split-string
+    flock runuser script su: -c --command
+    rsync: -e --rsh --rsync-path
+    tar: -I --use-compress-program --to-command --checkpoint-action -F --info-script
+    tar: --new-volume-script --rsh-command
+    man: -P --pager
+    sort: --compress-program
+    split: --filter
+    rg: --pre
+    zip: -TT --unzip-command
+    npm npx: -c --call
+    nc ncat: -e -c --exec --sh-exec
+    nodemon: -x --exec
+    mapfile readarray compgen complete: -C
+    sg: -c
+    scp sftp: -S
+    git: --upload-pack --receive-pack --exec --extcmd --open-files-in-pager --env-filter
+    git: --tree-filter --index-filter --msg-filter --commit-filter",
+);
 
 /// Variables whose value is a command line.
-const VARIABLES: &[&str] = &[
-    "GIT_SSH_COMMAND",
-    "GIT_SSH",
-    "GIT_PAGER",
-    "GIT_EDITOR",
-    "GIT_SEQUENCE_EDITOR",
-    "GIT_EXTERNAL_DIFF",
-    "GIT_ASKPASS",
-    "GIT_PROXY_COMMAND",
-    "SSH_ASKPASS",
-    "SUDO_ASKPASS",
-    "SUDO_EDITOR",
-    "PAGER",
-    "MANPAGER",
-    "EDITOR",
-    "VISUAL",
-    "FCEDIT",
-    "KUBE_EDITOR",
-    "BROWSER",
-    "LESSOPEN",
-    "LESSCLOSE",
-    "PROMPT_COMMAND",
-    "RSYNC_RSH",
-    "RUSTC_WRAPPER",
-];
+const VARIABLES: Names = Names(
+    "GIT_SSH_COMMAND GIT_SSH GIT_PAGER GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_EXTERNAL_DIFF GIT_ASKPASS
+     GIT_PROXY_COMMAND SSH_ASKPASS SUDO_ASKPASS SUDO_EDITOR PAGER MANPAGER EDITOR VISUAL FCEDIT
+     KUBE_EDITOR BROWSER LESSOPEN LESSCLOSE PROMPT_COMMAND RSYNC_RSH RUSTC_WRAPPER",
+);
 
 /// Variables whose value is expanded, with the substitutions in it, when a shell starts or prints a prompt.
 const EXPANDED: &[&str] = &["BASH_ENV", "ENV", "PS0", "PS1", "PS2", "PS4"];
 
 /// Settings of git whose value is a command line, by the last part of their names.
-const SETTINGS: &[&str] = &[
-    "alternaterefscommand",
-    "askpass",
-    "cccmd",
-    "clean",
-    "cmd",
-    "command",
-    "defaultkeycommand",
-    "difffilter",
-    "driver",
-    "editor",
-    "external",
-    "fsmonitor",
-    "gitproxy",
-    "headercmd",
-    "helper",
-    "packobjectshook",
-    "pager",
-    "process",
-    "program",
-    "receivepack",
-    "sendmailcmd",
-    "smudge",
-    "sshcommand",
-    "textconv",
-    "tocmd",
-    "tunnel",
-    "uploadpack",
-];
+const SETTINGS: Names = Names(
+    "alternaterefscommand askpass cccmd clean cmd command defaultkeycommand difffilter driver
+     editor external fsmonitor gitproxy headercmd helper packobjectshook pager process program
+     receivepack sendmailcmd smudge sshcommand textconv tocmd tunnel uploadpack",
+);
 
 /// Programs whose own commands run a shell, with what stands before its script.
 const ESCAPES: &[(&str, &[&str])] = &[
@@ -170,7 +93,7 @@ pub(super) fn add(
         "printf" => add_printed_variable(reader, outer, scope)?,
         "compgen" => {
             for (words, _) in option_values(outer, &["-W"]) {
-                add_expanded(reader, &joined(&[words]), scope)?;
+                add_expanded(reader, &as_script(&words), scope)?;
             }
         }
         _ => {}
@@ -178,12 +101,11 @@ pub(super) fn add(
     for text in escaped(outer, program, input) {
         script(reader, &text, scope.clone())?;
     }
-    let options = OPTIONS.iter().find(|(name, _)| *name == program);
     let mut has_value = false;
-    for option in options.map_or(&[] as &[&str], |(_, options)| options) {
+    for option in OPTIONS.of(program) {
         for (value, behind) in option_values(outer, &[option]) {
             // Other actions of a checkpoint run nothing.
-            let text = joined(&[value]);
+            let text = as_script(&value);
             let text = text.strip_prefix("exec=").unwrap_or(&text);
             script(reader, text, scope.clone())?;
             has_value = true;
@@ -210,12 +132,7 @@ fn add_printed_variable(
         return Ok(());
     };
     for text in &outer.arguments()[behind..] {
-        add_variable(
-            reader,
-            &joined(std::slice::from_ref(&name)),
-            &joined(std::slice::from_ref(text)),
-            scope,
-        )?;
+        add_variable(reader, &as_script(&name), &as_script(text), scope)?;
     }
     Ok(())
 }
@@ -230,7 +147,7 @@ fn add_expanded(reader: &mut Reader, text: &str, scope: &Scope) -> Result<(), Un
 
 /// Returns whether the value of a variable is a command line.
 pub(super) fn is_command(name: &str) -> bool {
-    VARIABLES.contains(&name) || EXPANDED.contains(&name)
+    VARIABLES.has(name) || EXPANDED.contains(&name)
 }
 
 /// Adds the command of a variable that is set, if its value is one.
@@ -243,7 +160,7 @@ pub(super) fn add_variable(
     match name {
         name if EXPANDED.contains(&name) => add_expanded(reader, value, scope),
         // `LESSOPEN='|command %s'` reads from the command.
-        name if VARIABLES.contains(&name) => {
+        name if VARIABLES.has(name) => {
             script(reader, value.trim_start_matches(['|', '-']), scope.clone())
         }
         _ => Ok(()),
@@ -260,10 +177,10 @@ fn add_variables(
     let is_wrapped = matches!(outer.origin, Origin::Wrapper(_));
     let mut variables = Vec::new();
     for (name, value) in outer.assignments.iter().filter(|_| !is_wrapped) {
-        variables.push((name.clone(), joined(std::slice::from_ref(value))));
+        variables.push((name.clone(), as_script(value)));
     }
     for word in outer.arguments() {
-        if let Some((name, value)) = joined(std::slice::from_ref(word)).split_once('=') {
+        if let Some((name, value)) = as_script(word).split_once('=') {
             variables.push((name.to_owned(), value.to_owned()));
         }
     }
@@ -315,11 +232,7 @@ fn settings_in_variables(variables: &[(String, String)]) -> Vec<(&str, &str)> {
 
 /// `git -c name=value` and `git config name value`.
 fn add_settings(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Result<(), Unparsed> {
-    let words: Vec<String> = outer
-        .arguments()
-        .iter()
-        .map(|word| joined(std::slice::from_ref(word)))
-        .collect();
+    let words: Vec<String> = outer.arguments().iter().map(as_script).collect();
     let configures = words.iter().any(|word| word == "config");
     for (at, word) in words.iter().enumerate() {
         let next = words.get(at + 1).filter(|_| configures);
@@ -334,13 +247,13 @@ fn add_settings(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Re
     }
     // `git --config-env=name=VARIABLE`
     for (setting, _) in option_values(outer, &["--config-env"]) {
-        let setting = joined(&[setting]);
+        let setting = as_script(&setting);
         let Some((name, variable)) = setting.split_once('=') else {
             continue;
         };
         let values = outer.assignments.iter().filter(|(set, _)| set == variable);
         for (_, value) in values {
-            if let Some(command) = of_setting(name, &joined(std::slice::from_ref(value))) {
+            if let Some(command) = of_setting(name, &as_script(value)) {
                 script(reader, &command, scope.clone())?;
             }
         }
@@ -360,7 +273,7 @@ fn of_setting(name: &str, value: &str) -> Option<String> {
         "alias" => Some(command.map_or_else(|| format!("git {value}"), str::to_owned)),
         "pager" => Some(value.to_owned()),
         _ => {
-            let is_command = SETTINGS.contains(&last) || command.is_some();
+            let is_command = SETTINGS.has(last) || command.is_some();
             is_command.then(|| command.unwrap_or(value).to_owned())
         }
     }
@@ -368,7 +281,7 @@ fn of_setting(name: &str, value: &str) -> Option<String> {
 
 /// Commands of `e`, or of `s` with the flag `e`, in a script of sed.
 fn of_sed(word: &Word) -> Vec<String> {
-    let text = joined(std::slice::from_ref(word));
+    let text = as_script(word);
     text.lines().filter_map(of_sed_line).collect()
 }
 
@@ -398,7 +311,7 @@ fn escaped(outer: &SimpleCommand, program: &str, input: &Input) -> Vec<String> {
     let marks = ESCAPES.iter().find(|(name, _)| *name == program);
     let marks = marks.map_or(&[] as &[&str], |(_, marks)| marks);
     let texts = outer.arguments().iter();
-    let texts = texts.map(|word| joined(std::slice::from_ref(word)));
+    let texts = texts.map(as_script);
     let behind = |text: String| {
         let mut found = marks.iter().filter_map(|mark| text.split_once(mark));
         found.next().map(|(_, rest)| rest.to_owned())
@@ -415,7 +328,7 @@ fn escaped(outer: &SimpleCommand, program: &str, input: &Input) -> Vec<String> {
 
 /// Commands of the addresses of `socat` that run one: `EXEC:command,options`.
 fn of_socat(word: &Word) -> Vec<String> {
-    let text = joined(std::slice::from_ref(word));
+    let text = as_script(word);
     let mut found = Vec::new();
     for address in text.split("!!") {
         let Some((kind, command)) = address.split_once(':') else {
@@ -443,7 +356,7 @@ fn add_expect(
     scope: &Scope,
 ) -> Result<(), Unparsed> {
     let codes = option_values(outer, &["-c"]).into_iter();
-    let codes: Vec<String> = codes.map(|(code, _)| joined(&[code])).collect();
+    let codes: Vec<String> = codes.map(|(code, _)| as_script(&code)).collect();
     let code = match input {
         Input::Text(text) if codes.is_empty() => text.clone(),
         _ => codes.join("\n"),
@@ -486,13 +399,13 @@ fn add_recipes(
     scope: &Scope,
 ) -> Result<(), Unparsed> {
     let arguments = outer.arguments().iter();
-    let arguments = arguments.map(|word| joined(std::slice::from_ref(word)));
+    let arguments = arguments.map(as_script);
     let mut texts: Vec<String> = arguments.collect();
     let eval = option_values(outer, &["--eval", "-E"]).into_iter();
-    let mut recipes: Vec<String> = eval.map(|(text, _)| joined(&[text])).collect();
+    let mut recipes: Vec<String> = eval.map(|(text, _)| as_script(&text)).collect();
     for (name, value) in &outer.assignments {
         if name.ends_with("MAKEFLAGS") {
-            texts.push(joined(std::slice::from_ref(value)));
+            texts.push(as_script(value));
         }
     }
     // The shell of all recipes, and its options.

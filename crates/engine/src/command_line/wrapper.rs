@@ -6,290 +6,118 @@ use super::names::{changes_meaning, hides_program, set_variables};
 use super::runs_code::runs_code;
 use super::shell_state::in_folder;
 use super::{
-    Input, Reader, Scope, Unparsed, containers, deletes, interpreters, programs, shell, sql, values,
+    Input, Names, Reader, Scope, Unparsed, containers, deletes, interpreters, programs, shell, sql,
+    values,
 };
 
-/// Program that runs the command behind its own options.
+/// Programs that run the command behind their own options.
 struct Wrapper {
-    name: &'static str,
+    names: Names,
     /// Options that take the next word as their value.
-    valued: &'static [&'static str],
+    valued: Names,
     /// Options without a value.
-    flags: &'static [&'static str],
+    flags: Names,
     /// Words before the command, such as the time of `timeout`.
     positions: usize,
     /// `NAME=value` may come before the command.
     assigns: bool,
 }
 
-const PLAIN: Wrapper = Wrapper {
-    name: "",
-    valued: &[],
-    flags: &[],
-    positions: 0,
-    assigns: false,
-};
+impl Wrapper {
+    const fn new(names: &'static str, valued: &'static str, flags: &'static str) -> Self {
+        Wrapper {
+            names: Names(names),
+            valued: Names(valued),
+            flags: Names(flags),
+            positions: 0,
+            assigns: false,
+        }
+    }
 
-const WRAPPERS: &[Wrapper] = &[
-    Wrapper {
-        name: "env",
-        valued: &["-u", "--unset", "-C", "--chdir"],
-        flags: &["-i", "-", "--ignore-environment", "-0", "-v", "--debug"],
-        assigns: true,
-        ..PLAIN
-    },
-    Wrapper {
-        name: "sudo",
-        valued: &[
-            "-u", "--user", "-g", "--group", "-h", "-p", "-C", "-r", "-t", "-T", "-U", "-D", "-R",
-        ],
-        flags: &[
-            "-n",
-            "-E",
-            "-H",
-            "-S",
-            "-k",
-            "-b",
-            "-i",
-            "-s",
-            "-A",
-            "-P",
-            "--non-interactive",
-        ],
-        assigns: true,
-        ..PLAIN
-    },
-    Wrapper {
-        name: "doas",
-        valued: &["-u", "-C"],
-        flags: &["-n", "-s"],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "pkexec",
-        valued: &["--user"],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "timeout",
-        valued: &["-s", "--signal", "-k", "--kill-after"],
-        flags: &["--preserve-status", "--foreground", "-v"],
-        positions: 1,
-        ..PLAIN
-    },
-    Wrapper {
-        name: "nice",
-        valued: &["-n", "--adjustment"],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "ionice",
-        valued: &["-c", "-n"],
-        flags: &["-t"],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "nohup",
-        ..PLAIN
-    },
-    Wrapper {
-        name: "setsid",
-        flags: &["-c", "-f", "-w", "--fork", "--wait", "--ctty"],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "stdbuf",
-        valued: &["-i", "-o", "-e"],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "time",
-        valued: &["-f", "-o"],
-        flags: &["-p", "-v", "-a"],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "command",
-        flags: &["-p"],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "exec",
-        valued: &["-a"],
-        flags: &["-c", "-l"],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "builtin",
-        ..PLAIN
-    },
-    Wrapper {
-        name: "coproc",
-        ..PLAIN
-    },
-    Wrapper {
-        name: "xargs",
-        valued: &[
-            "-I",
-            "-n",
-            "-P",
-            "-L",
-            "-d",
-            "-E",
-            "-s",
-            "-a",
-            "--max-args",
-            "--max-procs",
-        ],
-        flags: &["-0", "-r", "-t", "-p", "-x", "--null", "--no-run-if-empty"],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "parallel",
-        valued: &["-j", "-n", "-N", "-I"],
-        flags: &["-k", "-0"],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "npx",
-        valued: &["-p", "--package", "-w", "--workspace"],
-        flags: &["-y", "--yes", "-q", "--quiet", "--no", "--no-install"],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "watch",
-        valued: &["-n", "--interval"],
-        flags: &["-d", "-t", "-x", "-g", "-e"],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "flock",
-        valued: &["-w", "-E", "--timeout"],
-        flags: &["-n", "-s", "-x", "-u", "-o", "-F"],
-        positions: 1,
-        ..PLAIN
-    },
-    Wrapper {
-        name: "chroot",
-        positions: 1,
-        ..PLAIN
-    },
-    Wrapper {
-        name: "unshare",
-        flags: &[
-            "-m",
-            "-u",
-            "-i",
-            "-n",
-            "-p",
-            "-U",
-            "-f",
-            "-r",
-            "--fork",
-            "--net",
-            "--mount-proc",
-        ],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "busybox",
-        ..PLAIN
-    },
-    Wrapper {
-        name: "chronic",
-        ..PLAIN
-    },
-    Wrapper {
-        name: "caffeinate",
-        flags: &["-i", "-d", "-s"],
-        ..PLAIN
-    },
-    Wrapper {
-        name: "strace",
-        valued: &["-e", "-o", "-p", "-s"],
-        flags: &["-f", "-ff", "-c"],
-        ..PLAIN
-    },
-];
+    const fn behind_words(self, positions: usize) -> Self {
+        Wrapper { positions, ..self }
+    }
+
+    const fn behind_assignments(self) -> Self {
+        let assigns = true;
+        Wrapper { assigns, ..self }
+    }
+}
 
 /// Name that stands for all dynamic loaders.
 const LOADER: &str = "ld.so";
 
-/// Further wrappers, without knowledge of their options: the number of words before the command.
-const FURTHER: &[(&str, usize)] = &[
-    ("bunx", 0),
-    ("bwrap", 0),
-    ("catchsegv", 0),
-    ("chrt", 1),
-    ("cgexec", 0),
-    ("choom", 0),
-    ("corepack", 0),
-    ("cpulimit", 0),
-    ("dbus-run-session", 0),
-    ("dumb-init", 0),
-    ("eatmydata", 0),
-    ("entr", 0),
-    ("fakeroot", 0),
-    ("faketime", 1),
-    ("firejail", 0),
-    ("gosu", 1),
-    ("i386", 0),
-    (LOADER, 0),
-    ("linux32", 0),
-    ("linux64", 0),
-    ("ltrace", 0),
-    ("nsenter", 0),
-    ("numactl", 0),
-    ("prlimit", 0),
-    ("proxychains", 0),
-    ("proxychains4", 0),
-    ("rlwrap", 0),
-    ("run0", 0),
-    ("runcon", 1),
-    ("runuser", 0),
-    ("setarch", 1),
-    ("sem", 0),
-    ("setpriv", 0),
-    ("ssh-agent", 0),
-    ("sshpass", 0),
-    ("su-exec", 1),
-    ("systemd-cat", 0),
-    ("systemd-inhibit", 0),
-    ("systemd-run", 0),
-    ("taskset", 1),
-    ("tini", 0),
-    ("torify", 0),
-    ("torsocks", 0),
-    ("toybox", 0),
-    ("unbuffer", 0),
-    ("uvx", 0),
-    ("valgrind", 0),
-    ("watchexec", 0),
-    ("x86_64", 0),
-    ("xvfb-run", 0),
+const WRAPPERS: &[Wrapper] = &[
+    Wrapper::new(
+        "env",
+        "-u --unset -C --chdir",
+        "-i - --ignore-environment -0 -v --debug",
+    )
+    .behind_assignments(),
+    Wrapper::new(
+        "sudo",
+        "-u --user -g --group -h -p -C -r -t -T -U -D -R",
+        "-n -E -H -S -k -b -i -s -A -P --non-interactive",
+    )
+    .behind_assignments(),
+    Wrapper::new("doas", "-u -C", "-n -s"),
+    Wrapper::new("pkexec", "--user", ""),
+    Wrapper::new(
+        "timeout",
+        "-s --signal -k --kill-after",
+        "--preserve-status --foreground -v",
+    )
+    .behind_words(1),
+    Wrapper::new("nice", "-n --adjustment", ""),
+    Wrapper::new("ionice", "-c -n", "-t"),
+    Wrapper::new("setsid", "", "-c -f -w --fork --wait --ctty"),
+    Wrapper::new("stdbuf", "-i -o -e", ""),
+    Wrapper::new("time", "-f -o", "-p -v -a"),
+    Wrapper::new("command", "", "-p"),
+    Wrapper::new("exec", "-a", "-c -l"),
+    Wrapper::new(
+        "xargs",
+        "-I -n -P -L -d -E -s -a --max-args --max-procs",
+        "-0 -r -t -p -x --null --no-run-if-empty",
+    ),
+    Wrapper::new("parallel", "-j -n -N -I", "-k -0"),
+    Wrapper::new(
+        "npx",
+        "-p --package -w --workspace",
+        "-y --yes -q --quiet --no --no-install",
+    ),
+    Wrapper::new("watch", "-n --interval", "-d -t -x -g -e"),
+    Wrapper::new("flock", "-w -E --timeout", "-n -s -x -u -o -F").behind_words(1),
+    Wrapper::new(
+        "unshare",
+        "",
+        "-m -u -i -n -p -U -f -r --fork --net --mount-proc",
+    ),
+    Wrapper::new("caffeinate", "", "-i -d -s"),
+    Wrapper::new("strace", "-e -o -p -s", "-f -ff -c"),
+    // Those whose options are not known.
+    Wrapper::new(
+        "builtin bunx busybox bwrap catchsegv cgexec choom chronic coproc corepack cpulimit
+         dbus-run-session dumb-init eatmydata entr fakeroot firejail i386 ld.so linux32 linux64
+         ltrace nohup nsenter numactl prlimit proxychains proxychains4 rlwrap run0 runuser sem
+         setpriv ssh-agent sshpass systemd-cat systemd-inhibit systemd-run tini torify torsocks
+         toybox unbuffer uvx valgrind watchexec x86_64 xvfb-run",
+        "",
+        "",
+    ),
+    Wrapper::new(
+        "chroot chrt faketime gosu runcon setarch su-exec taskset",
+        "",
+        "",
+    )
+    .behind_words(1),
 ];
 
 /// Builtins that run in the shell itself, and may change its state.
-const IN_SHELL: &[&str] = &[
-    ".",
-    "builtin",
-    "cd",
-    "chdir",
-    "command",
-    "eval",
-    "getopts",
-    "let",
-    "mapfile",
-    "popd",
-    "printf",
-    "pushd",
-    "read",
-    "readarray",
-    "set",
-    "shift",
-    "source",
-    "unset",
-];
+const IN_SHELL: Names = Names(
+    ". builtin cd chdir command eval getopts let mapfile popd printf pushd read readarray set shift
+     source unset",
+);
 
 /// Adds a command and all commands that it runs.
 pub(super) fn add(
@@ -309,7 +137,7 @@ pub(super) fn add(
         input: input.clone(),
     };
     let program = outer.program();
-    let in_shell = program.is_some_and(|program| IN_SHELL.contains(&program.as_str()));
+    let in_shell = program.is_some_and(|program| IN_SHELL.has(&program));
     if in_shell {
         let read = match &input {
             Input::Files(names) if names.len() == 1 => names[0].clone(),
@@ -377,7 +205,7 @@ fn add_run(
         "eval" => reader.script(&joined(operands(outer)), scope),
         "." | "source" => shell::add_sourced(reader, operands(outer), input, scope),
         "trap" => match operands(outer).first() {
-            Some(handler) => script(reader, &joined(std::slice::from_ref(handler)), scope),
+            Some(handler) => script(reader, &as_script(handler), scope),
             None => Ok(()),
         },
         "alias" => programs::aliases(reader, outer, &scope),
@@ -442,16 +270,7 @@ pub(super) fn inner_words(command: &SimpleCommand, name: &str) -> Option<Vec<Wor
         loader if loader.starts_with("ld-") && loader.contains(".so") => LOADER,
         name => name,
     };
-    let further = || -> Option<Wrapper> {
-        let (_, positions) = FURTHER.iter().find(|(further, _)| *further == name)?;
-        Some(Wrapper {
-            positions: *positions,
-            ..PLAIN
-        })
-    };
-    let further = further();
-    let known = WRAPPERS.iter().find(|wrapper| wrapper.name == name);
-    let wrapper = known.or(further.as_ref())?;
+    let wrapper = WRAPPERS.iter().find(|wrapper| wrapper.names.has(name))?;
     let mut words = command.arguments().iter().peekable();
     let mut positions = wrapper.positions;
     while let Some(word) = words.peek() {
@@ -461,19 +280,18 @@ pub(super) fn inner_words(command: &SimpleCommand, name: &str) -> Option<Vec<Wor
             if positions == 0 {
                 break;
             }
-        } else if wrapper.valued.contains(&text.as_str()) {
+        } else if wrapper.valued.has(&text) {
             words.next();
             words.next();
-        } else if text.starts_with('-') && text.len() > 1 || wrapper.flags.contains(&text.as_str())
-        {
+        } else if text.starts_with('-') && text.len() > 1 || wrapper.flags.has(&text) {
             let long = text.split('=').next().unwrap_or_default();
             let number = text[1..].chars().all(|c| c.is_ascii_digit());
             let joined = wrapper
                 .valued
                 .iter()
-                .any(|known| text.starts_with(known) || *known == long);
+                .any(|known| text.starts_with(known) || known == long);
             let is_help = matches!(text.as_str(), "--help" | "--version");
-            let known = wrapper.flags.contains(&text.as_str()) || joined || number || is_help;
+            let known = wrapper.flags.has(&text) || joined || number || is_help;
             words.next();
             if !known {
                 // The next word may be a value of this option or the program.
@@ -572,6 +390,11 @@ pub(super) fn joined(words: &[Word]) -> String {
         }
     }
     text
+}
+
+/// Word as the text of a script.
+pub(super) fn as_script(word: &Word) -> String {
+    joined(std::slice::from_ref(word))
 }
 
 fn is_letters(text: &str) -> bool {

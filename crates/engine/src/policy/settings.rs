@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use abide_api::PolicyDecision;
 use abide_core::policy::{Action, Parsed, Place, Policy, Rule, Source, builtin_rules, normalized};
 use abide_gate::allowlist::Pattern;
 use serde::{Deserialize, Serialize};
@@ -50,8 +51,8 @@ struct RawConfiguration {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RawPolicy {
-    otherwise: Option<Do>,
-    unparsed: Option<Do>,
+    otherwise: Option<PolicyDecision>,
+    unparsed: Option<PolicyDecision>,
     without: Vec<Spanned<String>>,
     rule: Vec<Spanned<RawRule>>,
 }
@@ -85,24 +86,6 @@ impl Remembered {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Do {
-    Allow,
-    Ask,
-    Deny,
-}
-
-impl From<Do> for Action {
-    fn from(word: Do) -> Self {
-        match word {
-            Do::Allow => Action::Allow,
-            Do::Ask => Action::Ask,
-            Do::Deny => Action::Deny,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
 enum AnsweredBy {
     Anyone,
     Person,
@@ -121,7 +104,7 @@ struct RawRule {
     env: Vec<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     exact: bool,
-    r#do: Do,
+    r#do: PolicyDecision,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     why: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -259,11 +242,7 @@ fn raw_rule(rule: &Rule) -> RawRule {
         with: rule.with.clone(),
         env: rule.env.clone(),
         exact: rule.exact,
-        r#do: match rule.action {
-            Action::Allow => Do::Allow,
-            Action::Ask => Do::Ask,
-            Action::Deny => Do::Deny,
-        },
+        r#do: rule.action.into(),
         why: (!rule.why.is_empty()).then(|| rule.why.clone()),
         instead: rule.instead.clone(),
         agent: rule.agent.clone(),
@@ -296,10 +275,10 @@ fn checked(raw: RawRule, name: String, source: Source, home: &Path) -> Result<Ru
     if first.is_empty() || first == "..." || raw.run.iter().any(String::is_empty) {
         return Err(InvalidRule::NoProgram);
     }
-    if !raw.env.is_empty() && raw.r#do != Do::Allow {
+    if !raw.env.is_empty() && raw.r#do != PolicyDecision::Allow {
         return Err(InvalidRule::EnvWithoutAllow);
     }
-    if raw.exact && raw.r#do != Do::Allow {
+    if raw.exact && raw.r#do != PolicyDecision::Allow {
         return Err(InvalidRule::ExactWithoutAllow);
     }
     let home_text = home.to_string_lossy().into_owned();

@@ -39,13 +39,14 @@ pub use condition::{
     Command, Condition, File, FileState, Fingerprint, SessionCondition, StoredCondition, Url,
 };
 pub use pattern::pattern;
-pub use session::{PortCandidates, SessionEnd, Sessions, TryResult};
+pub use session::{SessionEnd, TryResult};
 
 use super::clock::pause;
 use super::entropy;
 use super::web::Web;
 use crate::lock::lock;
 use crate::seams::ProbeControl;
+use crate::session_access::SessionAccess;
 use crate::text::safe_words;
 use backoff::ActiveProbes;
 use inotify::Watcher;
@@ -177,7 +178,7 @@ impl ProbeContext<'_> {
 
 /// Services that all probes share.
 struct ProbeServices {
-    sessions: OnceLock<Arc<dyn Sessions>>,
+    sessions: OnceLock<SessionAccess>,
     watcher: Watcher,
     web: Arc<Web>,
     active: ActiveProbes,
@@ -226,7 +227,7 @@ impl Prober {
     }
 
     /// Sets the access to sessions.
-    pub fn set_sessions(&self, sessions: Arc<dyn Sessions>) {
+    pub(crate) fn set_sessions(&self, sessions: SessionAccess) {
         let _ = self.services.sessions.set(sessions);
     }
 

@@ -1,18 +1,19 @@
 //! Sessions that could open a port on this machine. Only sessions of the waiting agent are known: if one of them
 //! failed and none is left, the port will not open any more.
 
-use super::session::{PortCandidates, SessionEnd};
+use super::session::SessionEnd;
 use super::{Impossible, ProbeContext};
+use crate::session_access::CandidateFollower;
 
 /// Follows the sessions that could open a port; `None`: nothing is known about such a port.
-pub(super) fn follow(context: ProbeContext<'_>, local: bool) -> Option<Box<dyn PortCandidates>> {
+pub(super) fn follow(context: ProbeContext<'_>, local: bool) -> Option<CandidateFollower> {
     let since = context.owner.since.filter(|_| local)?;
     let sessions = context.services.sessions.get()?;
     Some(sessions.port_candidates(context.owner, since))
 }
 
 /// Waits until no session is left that could open the port, and returns the last one that failed.
-pub(super) async fn all_failed(candidates: Option<Box<dyn PortCandidates>>) -> SessionEnd {
+pub(super) async fn all_failed(candidates: Option<CandidateFollower>) -> SessionEnd {
     match candidates {
         Some(mut candidates) => candidates.all_failed().await,
         None => std::future::pending().await,

@@ -6,60 +6,21 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use abide_core::fleet::MachineId;
-use abide_core::{Ending, SessionId, TimerId, Wall};
+use abide_core::{Ending, SessionId};
 use abide_output::mask::Mask;
 use abide_output::secret_fingerprints::SecretFingerprints;
 use anstream::adapter::StripBytes;
-use futures_util::future::BoxFuture;
 use regex::bytes::Regex;
 
-use super::Owner;
-use super::condition::{Command, SessionCondition};
+use super::condition::SessionCondition;
 use super::pattern::{Window, pattern};
-use super::{Bounds, Impossible, Observations, OutOfBounds, ProbeServices};
+use super::{Impossible, Observations, ProbeServices};
 use crate::clock::pause;
 use crate::handle::PendingCall;
-use crate::keepers::Follower;
 use crate::lock::lock;
+use crate::session_access::SessionAccess;
 use abide_session::folder;
 use abide_session::log::{Log, Piece, Pieces};
-
-/// Access to sessions.
-pub trait Sessions: Send + Sync {
-    /// Waits until a command that needs the approval of a person is started. Fails with the reason if it never will be.
-    fn started(&self, session: SessionId) -> BoxFuture<'_, Result<(), String>>;
-    /// Waits until the leader has ended, and describes how. `None`: there is no such session.
-    fn ended(&self, session: SessionId) -> BoxFuture<'_, Option<String>>;
-    /// Waits until a session of another machine has ended or is lost, and describes how. `observe` is told what is known
-    /// before.
-    fn ended_elsewhere<'a>(
-        &'a self,
-        session: SessionId,
-        machine: MachineId,
-        observe: Box<dyn Fn(String) + Send + Sync + 'a>,
-    ) -> BoxFuture<'a, String>;
-    /// Keeps a session active while the guard exists: what is waited for is not closed for inactivity.
-    fn keep_active(&self, session: SessionId) -> BoxFuture<'_, PendingCall>;
-    /// Follows the length of its log; `None`: the log is complete.
-    fn follow(&self, session: SessionId) -> Option<Follower>;
-    fn folder(&self, session: SessionId) -> PathBuf;
-    /// Ending of a session; `None`: there is no such session.
-    fn session_end(&self, session: SessionId) -> Option<SessionEnd>;
-    /// Runs a command as a session, and waits until its whole tree is gone. Dropping the future ends the session.
-    fn try_once<'a>(
-        &'a self,
-        condition: &'a Command,
-        owner: &'a Owner,
-        leaf: usize,
-    ) -> BoxFuture<'a, TryResult>;
-    /// Bounds of what the conditions of an agent with this root folder may look at now; `None`: its commands have no
-    /// sandbox.
-    fn bounds(&self, owner: &Owner, root: &Path) -> Result<Option<Bounds>, OutOfBounds>;
-    /// Publishes that the observation of a timer's condition has changed after a try.
-    fn try_observed(&self, timer: TimerId);
-    /// Follows the sessions of an agent that could open a port for which the owner of a condition has waited since then.
-    fn port_candidates(&self, owner: &Owner, since: Wall) -> Box<dyn PortCandidates>;
-}
 
 /// Calls that keep sessions active, one for each session, however many conditions name it.
 #[derive(Default)]
@@ -67,7 +28,7 @@ pub(super) struct ActiveSessions(Mutex<HashMap<SessionId, Weak<PendingCall>>>);
 
 impl ActiveSessions {
     /// Keeps a session active until every returned guard is dropped.
-    async fn keep(&self, session: SessionId, sessions: &dyn Sessions) -> Arc<PendingCall> {
+    async fn keep(&self, session: SessionId, sessions: &SessionAccess) -> Arc<PendingCall> {
         let before = lock(&self.0).get(&session).and_then(Weak::upgrade);
         if let Some(call) = before {
             return call;
@@ -78,12 +39,6 @@ impl ActiveSessions {
         calls.insert(session, Arc::downgrade(&call));
         call
     }
-}
-
-/// Sessions that could open a port.
-pub trait PortCandidates: Send {
-    /// Waits until none of them runs and a server has failed, and describes the last one that did.
-    fn all_failed(&mut self) -> BoxFuture<'_, SessionEnd>;
 }
 
 /// Result of one try of a command.
@@ -138,7 +93,7 @@ pub(super) async fn until_holds(
             ended_sessions: Vec::new(),
         });
     }
-    let _active = services.active_sessions.keep(session, &**sessions).await;
+    let _active = services.active_sessions.keep(session, sessions).await;
     match want {
         SessionCondition::Ended => {
             observations.set(format!("{session} has not ended"));
@@ -150,9 +105,7 @@ pub(super) async fn until_holds(
             Ok(seen)
         }
         SessionCondition::Output(text) => match pattern(text) {
-            Ok(pattern) => {
-                until_written(session, &pattern, services, &**sessions, observations).await
-            }
+            Ok(pattern) => until_written(session, &pattern, services, sessions, observations).await,
             Err(_) => std::future::pending().await,
         },
     }
@@ -169,7 +122,7 @@ pub(super) async fn until_ended_elsewhere(
         return std::future::pending().await;
     };
     let observe = |seen| observations.set(format!("{session}: {seen}"));
-    let how = sessions.ended_elsewhere(session, machine, Box::new(observe));
+    let how = sessions.ended_elsewhere(session, machine, observe);
     let seen = format!("{session} has ended: {}", how.await);
     observations.set(seen.as_str());
     seen
@@ -189,7 +142,7 @@ async fn until_written(
     session: SessionId,
     pattern: &Regex,
     services: &ProbeServices,
-    sessions: &dyn Sessions,
+    sessions: &SessionAccess,
     observations: &Observations,
 ) -> Result<String, Impossible> {
     let mut reader = OutputReader::of(&sessions.folder(session));
@@ -243,7 +196,7 @@ async fn until_written(
 }
 
 /// Reason why matching output can no longer come.
-fn impossible(session: SessionId, pattern: &Regex, sessions: &dyn Sessions) -> Impossible {
+fn impossible(session: SessionId, pattern: &Regex, sessions: &SessionAccess) -> Impossible {
     match sessions.session_end(session) {
         None => Impossible {
             reason: format!("{session} is no longer known, so no output of it can match"),

@@ -79,9 +79,9 @@ pub(super) fn text(held: &HeldCommand) -> String {
 /// Command of a row. `None`: the row is damaged.
 pub(super) fn command(text: &str, launch: Vec<u8>) -> Option<HeldCommand> {
     let row: CommandRow = serde_json::from_str(text).ok()?;
-    let choice = |word: &str| Choice::ALL.into_iter().find(|known| known.as_str() == word);
     let offers = row.offers.into_iter();
-    let offers = offers.filter_map(|(word, rules)| Some((choice(&word)?, Arc::from(rules))));
+    let offers =
+        offers.filter_map(|(word, rules)| Some((Choice::of_word(&word)?, Arc::from(rules))));
     let approval = Approval {
         launch: launch.into(),
         // The call that could ask is gone.

@@ -254,12 +254,8 @@ pub(super) fn ended(
         let number = row.u64(0)?;
         let kind = kind(row.str(2)?);
         let late = Millis(row.opt_u64(8)?.unwrap_or(0));
-        let by = match row.text(7)? {
-            None => None,
-            Some("condition") => Some(CompletedBy::Condition),
-            Some("impossible") => Some(CompletedBy::Impossible),
-            Some(_) => Some(CompletedBy::Time),
-        };
+        let by = row.text(7)?;
+        let by = by.map(|word| CompletedBy::of_word(word).unwrap_or(CompletedBy::Time));
         let timer = Timer {
             id: TimerId::from_bits(id_permutation.to_bits(number)),
             number,
@@ -281,11 +277,7 @@ pub(super) fn ended(
 }
 
 pub(super) fn kind(word: &str) -> Kind {
-    if word == Kind::Mission.as_str() {
-        Kind::Mission
-    } else {
-        Kind::Waiting
-    }
+    Kind::of_word(word).unwrap_or(Kind::Waiting)
 }
 
 /// Messages that have not been seen.
