@@ -15,7 +15,7 @@ use super::{BadInput, Context};
 use abide_engine::Handle;
 use abide_engine::machine_link::CannotCall;
 use abide_engine::probe::{
-    self, Command, Condition, File, FileState, Fingerprint, Owner, SessionCondition, Url,
+    Command, Condition, File, FileState, Fingerprint, Owner, Pattern, SessionCondition, Url,
 };
 use abide_engine::web::Address;
 
@@ -472,13 +472,13 @@ fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> 
     }))
 }
 
-fn pattern(given: Option<Value>, at: &str) -> Result<Option<String>, BadInput> {
+fn pattern(given: Option<Value>, at: &str) -> Result<Option<Pattern>, BadInput> {
     let Some(given) = given.filter(|value| !value.is_null()) else {
         return Ok(None);
     };
     let text = text(Some(given), at)?;
-    match probe::pattern(&text) {
-        Ok(_) => Ok(Some(text)),
+    match Pattern::compile(&text) {
+        Ok(pattern) => Ok(Some(pattern)),
         Err(e) => {
             let why = e.to_string();
             let why = why

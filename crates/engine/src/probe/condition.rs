@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use abide_core::SessionId;
 use serde::{Deserialize, Serialize};
 
+use super::pattern::Pattern;
+
 /// Condition as the database stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredCondition {
@@ -68,7 +70,7 @@ pub struct Url {
     /// Expected status; `None`: any that means success.
     pub status: Option<u16>,
     /// Pattern that the body must match.
-    pub body: Option<String>,
+    pub body: Option<Pattern>,
     /// Time between two checks; `None`: they back off.
     #[serde(default)]
     pub every_ms: Option<u64>,
@@ -82,7 +84,7 @@ pub struct File {
     /// State to wait for.
     pub is: FileState,
     /// Pattern that a line of the file must match.
-    pub matches: Option<String>,
+    pub matches: Option<Pattern>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,7 +133,7 @@ pub enum SessionCondition {
     /// The leader has ended.
     Ended,
     /// The output matches this pattern.
-    Output(String),
+    Output(Pattern),
 }
 
 /// Command that has to succeed.
@@ -198,5 +200,49 @@ mod as_text {
         let text = String::deserialize(from)?;
         text.parse()
             .map_err(|_| D::Error::custom("not a session's id"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use abide_core::timer::{Observation, Until};
+    use abide_core::{Agent, Event, SessionId, TimerId, Wall};
+    use serde_json::json;
+    use tokio::sync::mpsc;
+
+    use crate::probe::Prober;
+    use crate::seams::ProbeControl;
+    use crate::web::Web;
+
+    #[tokio::test]
+    async fn stored_condition_with_an_invalid_pattern_is_impossible() {
+        let root = tempfile::tempdir().expect("a folder");
+        let url = json!({"url": "http://127.0.0.1:1/", "host": "127.0.0.1", "port": 1, "path": "/", "body": "("});
+        for condition in [
+            json!({"file": {"path": root.path(), "is": "present", "matches": "("}}),
+            json!({"url": url}),
+            json!({"session": {"session": SessionId::from_bits(1).to_string(), "want": {"output": "("}}}),
+        ] {
+            let (events, mut decided) = mpsc::channel(1);
+            let prober = Prober::new(events, Arc::new(Web::new(None)));
+            let until = Until {
+                condition: json!({"condition": condition, "root": null})
+                    .to_string()
+                    .into(),
+                agent: Agent("one".into()),
+                conversation: None,
+                since: Wall(0),
+            };
+            prober.start(TimerId::from_bits(1), Some(until));
+            match decided.recv().await {
+                Some(Event::ConditionImpossible {
+                    why: Observation { text, .. },
+                    ..
+                }) => assert!(text.contains("unclosed group"), "{text}"),
+                other => panic!("{condition}: {other:?}"),
+            }
+        }
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::condition::{File, FileState, Fingerprint};
 use super::inotify::{ALL_CHANGES, NAME_CHANGES, Watch, Watcher};
-use super::pattern::{self, OVERLAP, Window};
+use super::pattern::{OVERLAP, Window};
 use super::{
     Bounds, Impossible, Observation, Observations, OutOfBounds, ProbeContext, ProbeServices,
 };
@@ -95,16 +95,13 @@ type CheckResult = Result<Observation, OutOfBounds>;
 /// Repeated checks of one file.
 struct FileProbe {
     condition: File,
-    pattern: Option<Regex>,
     position: ReadPosition,
     watches: Watches,
 }
 
 impl FileProbe {
     fn of(condition: &File) -> Self {
-        let pattern = condition.matches.as_deref();
         FileProbe {
-            pattern: pattern.and_then(|text| pattern::pattern(text).ok()),
             condition: condition.clone(),
             position: ReadPosition::default(),
             watches: Watches::default(),
@@ -127,9 +124,8 @@ impl FileProbe {
             Ok(None) => Ok(None),
             Err(fault) => Err(std::io::Error::new(fault.kind(), fault.to_string())),
         };
-        let pattern = self.pattern.as_ref();
         let position = &mut self.position;
-        Ok(probe(&self.condition, read_path, now, pattern, position))
+        Ok(probe(&self.condition, read_path, now, position))
     }
 }
 
@@ -206,7 +202,6 @@ fn probe(
     condition: &File,
     at: &Path,
     now: std::io::Result<Option<Fingerprint>>,
-    pattern: Option<&Regex>,
     position: &mut ReadPosition,
 ) -> Observation {
     use Observation::{Holds, NotYet};
@@ -222,14 +217,14 @@ fn probe(
         (FileState::Changed { from }, now) if *from == now => {
             return NotYet(format!("file {path} has not changed"));
         }
-        (FileState::Changed { .. }, None) if pattern.is_some() => {
+        (FileState::Changed { .. }, None) if condition.matches.is_some() => {
             return NotYet(format!("file {path} is not there"));
         }
         (FileState::Changed { .. }, None) => "is gone",
         (FileState::Changed { .. }, Some(_)) => "has changed",
         (FileState::Present, Some(_)) => "is there",
     };
-    let Some(pattern) = pattern else {
+    let Some(pattern) = &condition.matches else {
         return Holds(format!("file {path} {how}"));
     };
     match position.find(at, pattern) {
@@ -299,6 +294,7 @@ impl ReadPosition {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pattern::Pattern;
     use super::*;
     use rustix::fs::FileType;
     use std::fs;
@@ -326,7 +322,7 @@ mod tests {
         let path = root.path().join("pipe");
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0).expect("a pipe");
-        let pattern = pattern::pattern("x").expect("a pattern");
+        let pattern = Pattern::compile("x").expect("a pattern");
         let refused = ReadPosition::default().find(&path, &pattern);
         let said = refused.expect_err("it cannot be read").to_string();
         assert_eq!(said, "it is not a plain file");
@@ -336,7 +332,7 @@ mod tests {
     fn match_in_a_file_that_was_rewritten_in_place_is_found() {
         let root = tempfile::tempdir().expect("a folder");
         let path = root.path().join("status");
-        let pattern = pattern::pattern("^state: ready$").expect("a pattern");
+        let pattern = Pattern::compile("^state: ready$").expect("a pattern");
         let mut position = ReadPosition::default();
         let mut find = |state: &str, bytes: usize| {
             let text = format!("state: {state}\n{}\n", "x".repeat(bytes));

@@ -38,7 +38,7 @@ pub use command::LIMIT as TRY_LIMIT;
 pub use condition::{
     Command, Condition, File, FileState, Fingerprint, SessionCondition, StoredCondition, Url,
 };
-pub use pattern::pattern;
+pub use pattern::Pattern;
 pub use session::{SessionEnd, TryResult};
 
 use super::clock::pause;

@@ -1,10 +1,11 @@
 //! Patterns for files, output of sessions and bodies of answers. They match line by line, as with `grep`: `^` and `$`
 //! are the begin and end of a line, with any line ending.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use abide_output::mask::Mask;
 use regex::bytes::{Regex, RegexBuilder};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 /// Maximum size of a compiled pattern.
 const SIZE: usize = 1 << 20;
@@ -14,12 +15,48 @@ pub(super) const OVERLAP: usize = 4 << 10;
 /// Bytes of a line that are shown around a match.
 const LINE_BYTES: usize = 500;
 
-pub fn pattern(text: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(text)
-        .multi_line(true)
-        .crlf(true)
-        .size_limit(SIZE)
-        .build()
+/// Compiled pattern, stored as its text: a condition whose pattern does not compile cannot be read.
+#[derive(Clone, Debug)]
+pub struct Pattern(Regex);
+
+impl Pattern {
+    pub fn compile(text: &str) -> Result<Self, regex::Error> {
+        let compiled = RegexBuilder::new(text)
+            .multi_line(true)
+            .crlf(true)
+            .size_limit(SIZE)
+            .build();
+        compiled.map(Pattern)
+    }
+}
+
+impl Deref for Pattern {
+    type Target = Regex;
+
+    fn deref(&self) -> &Regex {
+        &self.0
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Pattern {}
+
+impl Serialize for Pattern {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        Pattern::compile(&text).map_err(D::Error::custom)
+    }
 }
 
 /// Text of a place, with its secrets masked. The surroundings tell of a secret that lies over an end of the place.
@@ -102,7 +139,7 @@ mod tests {
             ("one\ntwo", "(?s)one.two", Some("one\ntwo")),
             ("one\ntwo", r"\Atwo", None),
         ] {
-            let pattern = pattern(words).expect("a pattern");
+            let pattern = Pattern::compile(words).expect("a pattern");
             let mut window = Window::default();
             window.end().extend_from_slice(text.as_bytes());
             assert_eq!(
@@ -115,7 +152,7 @@ mod tests {
 
     #[test]
     fn line_of_a_match_is_found_as_far_as_it_is_there() {
-        let pattern = pattern("READY").expect("a pattern");
+        let pattern = Pattern::compile("READY").expect("a pattern");
         for (text, line) in [
             ("one\r\nserver READY on 3000\r\ntwo", "server READY on 3000"),
             ("server READY on", "server READY on"),
@@ -148,7 +185,7 @@ mod tests {
             ("is ghp_.{20}", "is [masked:github_token]"),
             ("aB3d", "[masked:github_token]"),
         ] {
-            let pattern = pattern(words).expect("a pattern");
+            let pattern = Pattern::compile(words).expect("a pattern");
             assert_eq!(window.find(&pattern).as_deref(), Some(shown), "{words}");
         }
         // The limit of a long line lies within the token.
@@ -156,7 +193,7 @@ mod tests {
         let filler = "x".repeat(LINE_BYTES - 20);
         let line = format!("READY {filler} {token}\n");
         window.end().extend_from_slice(line.as_bytes());
-        let pattern = pattern("READY").expect("a pattern");
+        let pattern = Pattern::compile("READY").expect("a pattern");
         assert_eq!(
             window.find_line(&pattern, Mask::default),
             Some(format!("READY {filler} [masked:github_token]"))
@@ -165,7 +202,7 @@ mod tests {
 
     #[test]
     fn sliding_window_adds_no_begin_of_line() {
-        let pattern = pattern("^b").expect("a pattern");
+        let pattern = Pattern::compile("^b").expect("a pattern");
         let mut window = Window::default();
         for _ in 0..4 {
             window.end().extend_from_slice(&[b'b'; OVERLAP]);

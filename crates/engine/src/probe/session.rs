@@ -13,7 +13,7 @@ use anstream::adapter::StripBytes;
 use regex::bytes::Regex;
 
 use super::condition::SessionCondition;
-use super::pattern::{Window, pattern};
+use super::pattern::Window;
 use super::{Impossible, Observations, ProbeServices};
 use crate::clock::pause;
 use crate::handle::PendingCall;
@@ -104,10 +104,9 @@ pub(super) async fn until_holds(
             observations.set(seen.as_str());
             Ok(seen)
         }
-        SessionCondition::Output(text) => match pattern(text) {
-            Ok(pattern) => until_written(session, &pattern, services, sessions, observations).await,
-            Err(_) => std::future::pending().await,
-        },
+        SessionCondition::Output(pattern) => {
+            until_written(session, pattern, services, sessions, observations).await
+        }
     }
 }
 

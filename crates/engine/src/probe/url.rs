@@ -11,7 +11,7 @@ use hyper::{Request, header};
 use regex::bytes::Regex;
 
 use super::condition::Url;
-use super::pattern::{OVERLAP, masked, pattern};
+use super::pattern::{OVERLAP, masked};
 use super::{Bounds, Impossible, Observations, OutOfBounds, ProbeContext, port, port_candidates};
 use crate::clock::pause;
 use crate::web::{Address, Answer, USER_AGENT, Web, WebFault};
@@ -106,14 +106,10 @@ pub(super) async fn check(condition: &Url, context: ProbeContext<'_>) -> Result<
         let elsewhere = elsewhere.map_or(String::new(), |to| format!(", which leads to {to}"));
         return Err(Mismatch::Other(format!("answered {status}{elsewhere}")));
     }
-    let Some(body) = condition
-        .body
-        .as_deref()
-        .and_then(|text| pattern(text).ok())
-    else {
+    let Some(body) = &condition.body else {
         return Ok(status.to_string());
     };
-    match find(answer.response.body_mut(), &body, late).await {
+    match find(answer.response.body_mut(), body, late).await {
         Ok(Search::Found(words)) => Ok(format!("{status} with {words:?}")),
         Ok(Search::NoMatch { bytes }) => {
             let part = if bytes < MAX_BODY { "" } else { "the first " };
