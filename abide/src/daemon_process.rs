@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Timespec};
 
 use abide_engine::config::Paths;
-use abide_session::folder::{self, CTL};
+use abide_session::keeper_record::{self, CTL};
 use abide_session::proc::{self, ProcessHandle};
 use abide_session::{FORK_SERVER, START_DAEMON, boot_id, inherited_fd, mark, tree};
 
@@ -136,7 +136,7 @@ fn keeper_above(sessions: &Path) -> Option<ProcessHandle> {
         .map(|entry| entry.path())
         .filter(|path| path.join(CTL).exists());
     with_socket
-        .filter_map(|path| folder::read_meta(&path).ok().flatten())
+        .filter_map(|path| keeper_record::read_meta(&path).ok().flatten())
         .filter(|meta| meta.keeper.boot_id == boot_id())
         .filter_map(|meta| tree::keeper(&meta))
         .find(|keeper| mark::limit_of(keeper.pid).is_some_and(|limit| limit > own))

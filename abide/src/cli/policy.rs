@@ -14,7 +14,7 @@ use abide_engine::policy::audit::AuditLog;
 use abide_engine::policy::{PolicyEvaluation, PolicyStore};
 use abide_engine::timestamp;
 use abide_output::printable::{one_line, visible};
-use abide_session::folder;
+use abide_session::keeper_record;
 
 use super::args::{AuditArgs, PolicyCommand, PolicyTestArgs};
 use super::error::CliError;
@@ -195,7 +195,7 @@ fn replay_sessions(store: &PolicyStore, paths: &Paths, json: bool) -> Result<u8,
         .into_iter()
         .flatten()
         .flatten();
-    let metas = entries.filter_map(|entry| folder::read_meta(&entry.path()).ok().flatten());
+    let metas = entries.filter_map(|entry| keeper_record::read_meta(&entry.path()).ok().flatten());
     let mut metas: Vec<_> = metas
         .filter(|meta| !StartedBy::from_name(meta.launch.started_by.as_deref()).is_try())
         .collect();

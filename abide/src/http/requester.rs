@@ -21,8 +21,8 @@ use crate::tools::{self, Context};
 use abide_engine::config;
 use abide_engine::peer::{Peer, SessionMembership};
 use abide_engine::{Handle, SessionView};
-use abide_session::folder;
 use abide_session::frame::InheritedLimits;
+use abide_session::keeper_record;
 
 /// Longest agent name, in bytes.
 const AGENT_LIMIT: usize = 200;
@@ -245,7 +245,7 @@ pub fn session_of(state: &State, membership: SessionMembership) -> Option<Arc<Se
                 .into_iter()
                 .filter(|view| view.is_running());
             running.find(|view| {
-                let meta = folder::read_meta(&view.folder).ok().flatten();
+                let meta = keeper_record::read_meta(&view.folder).ok().flatten();
                 meta.is_some_and(|meta| i32::try_from(meta.keeper.pid) == Ok(pid))
             })
         }

@@ -12,7 +12,7 @@ use abide_output::mask::Mask;
 use abide_engine::clock::{SystemClock, pause};
 use abide_engine::{Handle, SessionView};
 use abide_session::facts::{Facts, facts};
-use abide_session::folder;
+use abide_session::keeper_record;
 use abide_session::log::tail;
 
 /// Number of lines in a tail.
@@ -87,7 +87,7 @@ impl UsageMeter {
         let mut meter = UsageMeter::default();
         let mut samples = Vec::new();
         for view in views {
-            let Ok(Some(meta)) = folder::read_meta(&view.folder) else {
+            let Ok(Some(meta)) = keeper_record::read_meta(&view.folder) else {
                 continue;
             };
             let (now, at) = (facts(&meta), SystemClock.mono());

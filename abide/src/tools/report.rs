@@ -17,7 +17,7 @@ use abide_output::mask;
 use abide_output::printable::{one_line, visible};
 use abide_output::secret_fingerprints::SecretFingerprints;
 use abide_session::facts::{self, Facts, ProcessActivity};
-use abide_session::folder;
+use abide_session::keeper_record;
 use abide_session::log::Log;
 use abide_session::tree;
 
@@ -326,7 +326,7 @@ pub(super) fn survives_kill(view: &SessionView, summary: &mut SessionSummary) ->
 
 /// Names the processes of a session, and lists them in its summary.
 fn processes(view: &SessionView, summary: &mut SessionSummary) -> Option<String> {
-    let meta = folder::read_meta(&view.folder).ok().flatten()?;
+    let meta = keeper_record::read_meta(&view.folder).ok().flatten()?;
     let left = tree::processes(&meta);
     if left.is_empty() {
         return None;
@@ -363,13 +363,13 @@ pub(super) fn cut_call(standby: Option<Millis>, part: &Part) -> String {
 
 /// True if a process waits for input and none is busy, so that the session makes no progress before input is sent.
 pub(super) fn waits_for_input_alone(session_folder: &Path) -> bool {
-    let meta = folder::read_meta(session_folder).ok().flatten();
+    let meta = keeper_record::read_meta(session_folder).ok().flatten();
     meta.is_some_and(|meta| facts::facts(&meta).only_input)
 }
 
 /// Activity of a running session. CPU use counts since its last output.
 pub(super) fn current_activity(handle: &Handle, view: &SessionView) -> Option<Activity> {
-    let meta = folder::read_meta(&view.folder).ok().flatten()?;
+    let meta = keeper_record::read_meta(&view.folder).ok().flatten()?;
     let now = facts::facts(&meta);
     let cpu = handle.cpu_percent(view.id, &view.state, &now);
     Some(activity(&now, cpu, view.pty))

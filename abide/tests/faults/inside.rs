@@ -77,7 +77,7 @@ impl Installed {
 
     fn keeper(&self, session: &str) -> i32 {
         let folder = self.folder().join("sessions").join(session);
-        let meta = abide_session::folder::read_meta(&folder);
+        let meta = abide_session::keeper_record::read_meta(&folder);
         let meta = meta.expect("it is read").expect("a record");
         i32::try_from(meta.keeper.pid).expect("a pid")
     }

@@ -83,7 +83,7 @@ fn k2_k3_starting_command_is_recovered_by_the_next_daemon() {
     let result = abide.post("/v1/tools/shell", &call).body;
     let session = result["session_id"].as_str().expect("an id");
     let folder = abide.path("sessions").join(session);
-    let meta = abide_session::folder::read_meta(&folder).expect("it is read");
+    let meta = abide_session::keeper_record::read_meta(&folder).expect("it is read");
     let keeper = meta.expect("a record").keeper.pid;
     let keeper = Process::if_alive(i32::try_from(keeper).expect("a pid"));
     abide.kill_daemon();

@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 
 use abide_core::{End, Exit};
-use abide_session::folder;
 use abide_session::frame::{ContainmentChoice, FromKeeper, Launch, Stdin, ToKeeper};
+use abide_session::keeper_record;
 use abide_session::log::Stream;
 
 use crate::harness::{ForkServer, Keeper, input, marked, output, wait_gone};
@@ -227,12 +227,12 @@ fn truncated_record_counts_as_absent() {
     let closing = b"checksum=00000000\n".len() + b"emptied=1\n".len();
     for cut in 0..whole.len() - closing {
         std::fs::write(&path, &whole[..cut]).unwrap();
-        let meta = folder::read_meta(&ran.folder).unwrap();
+        let meta = keeper_record::read_meta(&ran.folder).unwrap();
         assert_eq!(meta.is_some(), cut >= ending_at.unwrap(), "cut at {cut}");
-        let ending = folder::read_ending(&ran.folder).unwrap();
+        let ending = keeper_record::read_ending(&ran.folder).unwrap();
         assert!(ending.is_none(), "cut at {cut}");
     }
     std::fs::write(&path, &whole).unwrap();
-    assert!(folder::read_meta(&ran.folder).unwrap().is_some());
-    assert!(folder::read_ending(&ran.folder).unwrap().is_some());
+    assert!(keeper_record::read_meta(&ran.folder).unwrap().is_some());
+    assert!(keeper_record::read_ending(&ran.folder).unwrap().is_some());
 }

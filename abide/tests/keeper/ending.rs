@@ -1,8 +1,8 @@
 //! Endings of commands, and what is recorded about them.
 
 use abide_core::{Containment, End, Exit};
-use abide_session::folder::{self, EndingFile};
 use abide_session::frame::{ContainmentChoice, FromKeeper, ToKeeper};
+use abide_session::keeper_record::{self, RecordedEnding};
 use abide_session::log::Stream;
 
 use crate::harness::{ForkServer, marked, wait_gone};
@@ -34,12 +34,12 @@ fn c15_signal_and_exit_code_are_distinguished() {
 fn record_in_the_directory_matches_the_report() {
     let fork_server = ForkServer::new();
     let ran = fork_server.run("echo out; echo err >&2; exit 3");
-    let ending = folder::read_ending(&ran.folder).unwrap().unwrap();
-    assert_eq!(ending, EndingFile::Ended(ran.exited));
+    let ending = keeper_record::read_ending(&ran.folder).unwrap().unwrap();
+    assert_eq!(ending, RecordedEnding::Ended(ran.exited));
     assert_eq!(ran.exited.bytes, 8);
     assert_eq!(ran.output(Stream::Stdout), b"out\n");
     assert_eq!(ran.output(Stream::Stderr), b"err\n");
-    let meta = folder::read_meta(&ran.folder).unwrap().unwrap();
+    let meta = keeper_record::read_meta(&ran.folder).unwrap().unwrap();
     assert_eq!(meta.launch.command, b"echo out; echo err >&2; exit 3");
     let by_group = meta.contained_by == Containment::Cgroup;
     assert_eq!(by_group, meta.cgroup.is_some());
@@ -104,8 +104,8 @@ fn c3_background_process_is_reported_at_once_and_keeps_running() {
     std::fs::write(&fifo, b"go\n").unwrap();
     let ran = keeper.finish_after(exited);
     assert_eq!(ran.output(Stream::Stdout), b"FIRST\nLATE\n");
-    match folder::read_ending(&ran.folder).unwrap() {
-        Some(EndingFile::Ended(ended)) => {
+    match keeper_record::read_ending(&ran.folder).unwrap() {
+        Some(RecordedEnding::Ended(ended)) => {
             assert!(ended.empty && ended.closed);
             assert_eq!(ended.bytes, 11);
         }
@@ -157,8 +157,8 @@ fn a_kill_after_the_leader_has_ended_does_not_change_its_ending() {
     let exited = keeper.expect_exited();
     keeper.kill(End::User, 0);
     let ran = keeper.finish_after(exited);
-    match folder::read_ending(&ran.folder).unwrap() {
-        Some(EndingFile::Ended(ended)) => {
+    match keeper_record::read_ending(&ran.folder).unwrap() {
+        Some(RecordedEnding::Ended(ended)) => {
             assert_eq!((ended.end, ended.exit), (End::Exited, Some(Exit::Code(5))));
         }
         other => panic!("{other:?}"),

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use abide_core::End;
-use abide_session::folder::{self, EndingFile, Meta};
 use abide_session::frame::{
     ContainmentChoice, Exited, FromKeeper, Launch, LaunchRecord, Stdin, ToKeeper,
 };
+use abide_session::keeper_record::{self, Meta, RecordedEnding};
 use abide_session::log::{Log, Piece, Stream};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{
@@ -433,7 +433,7 @@ impl Keeper {
     }
 
     pub fn meta(&self) -> Meta {
-        folder::read_meta(&self.folder).unwrap().unwrap()
+        keeper_record::read_meta(&self.folder).unwrap().unwrap()
     }
 }
 
@@ -456,14 +456,14 @@ pub struct DisconnectedKeeper {
 
 impl DisconnectedKeeper {
     /// Ending in the directory, after the keeper has exited.
-    pub fn ending(&self) -> Option<EndingFile> {
+    pub fn ending(&self) -> Option<RecordedEnding> {
         wait_gone(self.pid);
-        folder::read_ending(&self.folder).unwrap()
+        keeper_record::read_ending(&self.folder).unwrap()
     }
 
     pub fn ended(&self) -> Exited {
         match self.ending() {
-            Some(EndingFile::Ended(exited)) => exited,
+            Some(RecordedEnding::Ended(exited)) => exited,
             other => panic!("expected an ending, found {other:?}"),
         }
     }

@@ -1,8 +1,8 @@
 //! Commands in their own pid namespace.
 
 use abide_core::{Containment, End, Exit};
-use abide_session::folder::{self, EndingFile};
 use abide_session::frame::{ContainmentChoice, FromKeeper, Launch, Size, Stdin, ToKeeper};
+use abide_session::keeper_record::{self, RecordedEnding};
 use abide_session::log::Stream;
 use abide_session::tree;
 
@@ -48,8 +48,8 @@ fn text(ran: &Ran, stream: Stream) -> String {
 
 /// Final content of the record: the init process of a namespace may exit a moment after the command.
 fn is_empty_and_closed(ran: &Ran) {
-    match folder::read_ending(&ran.folder).unwrap() {
-        Some(EndingFile::Ended(ended)) => assert!(ended.empty && ended.closed),
+    match keeper_record::read_ending(&ran.folder).unwrap() {
+        Some(RecordedEnding::Ended(ended)) => assert!(ended.empty && ended.closed),
         other => panic!("{other:?}"),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use abide_core::{End, Exit};
-use abide_session::folder::{self, EndingFile};
+use abide_session::keeper_record::{self, RecordedEnding};
 use abide_session::log::Stream;
 use abide_session::tree;
 
@@ -44,8 +44,8 @@ fn keeper_is_reused_for_several_sessions() {
             output(&folder, Some(Stream::Stdout)),
             format!("{code}\n").into_bytes()
         );
-        let ending = folder::read_ending(&folder).unwrap();
-        assert_eq!(ending, Some(EndingFile::Ended(exited)));
+        let ending = keeper_record::read_ending(&folder).unwrap();
+        assert_eq!(ending, Some(RecordedEnding::Ended(exited)));
         assert!(!folder.join("ctl").exists());
         assert!(
             meta.cgroup
@@ -70,8 +70,8 @@ fn renewed_idle_keeper_leaves_nothing_when_it_is_released() {
     wait_gone(away.pid);
     assert!(!away.folder.exists());
     assert!(matches!(
-        folder::read_ending(&first),
-        Ok(Some(EndingFile::Ended(_)))
+        keeper_record::read_ending(&first),
+        Ok(Some(RecordedEnding::Ended(_)))
     ));
 }
 

@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use abide_core::{Containment, Exit};
-use abide_session::folder::{self, EndingFile};
 use abide_session::frame::{ContainmentChoice, FromKeeper, Launch, ToKeeper};
+use abide_session::keeper_record::{self, RecordedEnding};
 use abide_session::log::Stream;
 
 use crate::harness::{ForkServer, wait_gone};
@@ -15,8 +15,8 @@ fn refused(fork_server: &ForkServer, change: impl Fn(&mut Launch)) -> (i32, Stri
     change(&mut launch);
     keeper.start(launch);
     let (errno, sentence, at_wall_ms) = keeper.expect_failed_at();
-    let ending = folder::read_ending(&keeper.folder).unwrap();
-    let written = EndingFile::Failed {
+    let ending = keeper_record::read_ending(&keeper.folder).unwrap();
+    let written = RecordedEnding::Failed {
         errno,
         sentence: sentence.clone(),
         at_wall_ms,

@@ -29,8 +29,8 @@ use crate::store::{StoreFault, closing_word};
 use abide_session::crash_point;
 use abide_session::daemon_record::ChangedLimits;
 use abide_session::facts::{cpu_ms, facts};
-use abide_session::folder;
 use abide_session::frame::{self, ToKeeper};
+use abide_session::keeper_record;
 use abide_session::log::tail;
 
 /// Lines of output that are searched for the last one with text.
@@ -395,7 +395,7 @@ impl Performer {
             return;
         };
         let folder = self.keepers.folder(question.session());
-        let meta = folder::read_meta(&folder).ok().flatten();
+        let meta = keeper_record::read_meta(&folder).ok().flatten();
         let facts = meta.as_ref().map(facts);
         let published = self.handle.published().session(question.session());
         let view = QuestionView {
@@ -428,7 +428,7 @@ impl Performer {
             return;
         };
         (self.handle).sample_cpu(id, session, quiet_since, || {
-            let meta = folder::read_meta(&self.keepers.folder(id));
+            let meta = keeper_record::read_meta(&self.keepers.folder(id));
             meta.ok().flatten().map(|meta| cpu_ms(&meta))
         });
     }

@@ -12,7 +12,7 @@ use abide_core::SessionId;
 use super::socket_owner::{self, SocketOwner, socket_owner};
 use crate::sock_diag as diag;
 use abide_session::facts::processes;
-use abide_session::folder::Meta;
+use abide_session::keeper_record::Meta;
 use abide_session::mark::{self, Mark};
 use abide_session::proc::{self, ProcessHandle};
 

@@ -18,8 +18,8 @@ use super::keepers::Keepers;
 use super::screen::{CompactScreen, ModeScanner, Modes, Screen, Size, Snapshot};
 use crate::lock::lock;
 use abide_session::daemon_record::DaemonRecord;
-use abide_session::folder;
 use abide_session::frame;
+use abide_session::keeper_record;
 use abide_session::log::{Log, Piece};
 use abide_session::pts;
 
@@ -180,7 +180,7 @@ impl Screens {
     fn catch_up(&self, id: SessionId, session: &mut SessionScreen, end: u64) -> io::Result<u64> {
         let folder = session.folder.clone();
         session.catch_up(end, |replies| {
-            let meta = folder::read_meta(&folder).ok().flatten();
+            let meta = keeper_record::read_meta(&folder).ok().flatten();
             if !meta.is_some_and(|meta| pts::is_canonical(&meta)) {
                 self.keepers.send_reply(id, replies);
             }
@@ -333,7 +333,7 @@ impl SessionScreen {
 /// Size of a session's terminal, from its directory.
 fn size_of(folder: &Path) -> Size {
     let resized = DaemonRecord::read(folder).size;
-    let first = || folder::read_meta(folder).ok().flatten()?.launch.pty;
+    let first = || keeper_record::read_meta(folder).ok().flatten()?.launch.pty;
     let size = resized.or_else(first).map(|size| Size {
         cols: size.cols,
         rows: size.rows,

@@ -1,4 +1,4 @@
-//! The daemon's record of a session, in one file beside the keeper's record ([`folder`]): the name that the session
+//! The daemon's record of a session, in one file beside the keeper's record ([`keeper_record`]): the name that the session
 //! was given later, changed limits, the size of its terminal, the requests that acted on it, and read cursors. The
 //! next daemon reads it. If it is lost, everything counts as unread and unchanged again.
 //!
@@ -23,7 +23,7 @@ use abide_core::{Millis, Mono};
 use sha2::{Digest, Sha256};
 
 use super::launch::Size;
-use super::{crash_point, folder, private_file};
+use super::{crash_point, keeper_record, private_file};
 
 const FILE: &str = "daemon";
 /// Number of requests that are remembered. A client only repeats what a daemon that died has not answered.
@@ -67,7 +67,9 @@ pub struct DaemonRecord {
 impl DaemonRecord {
     /// Reads the record of the session in this directory. A record that cannot be read counts as empty.
     pub fn read(session_folder: &Path) -> Self {
-        let bytes = folder::read(&session_folder.join(FILE)).ok().flatten();
+        let bytes = keeper_record::read(&session_folder.join(FILE))
+            .ok()
+            .flatten();
         DaemonRecord::decode(&bytes.unwrap_or_default())
     }
 
@@ -340,7 +342,7 @@ impl RecordFile {
         let file = options().open(&path).ok();
         let mut bytes = Vec::new();
         if let Some(file) = &file
-            && let Err(fault) = file.take(folder::LONGEST).read_to_end(&mut bytes)
+            && let Err(fault) = file.take(keeper_record::LONGEST).read_to_end(&mut bytes)
         {
             tracing::warn!("cannot read {}: {fault}", path.display());
         }
@@ -415,7 +417,7 @@ impl RecordFile {
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).append(true);
-    options.mode(0o600).custom_flags(folder::PLAIN);
+    options.mode(0o600).custom_flags(keeper_record::PLAIN);
     options
 }
 

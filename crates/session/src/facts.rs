@@ -5,7 +5,7 @@ use abide_core::{Millis, Mono};
 
 use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags};
 
-use super::folder::Meta;
+use super::keeper_record::Meta;
 use super::proc::{self, Stat};
 use super::tree;
 

@@ -9,11 +9,11 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use rustix::event::PollFd;
-use rustix::fs::{Mode, OFlags, Timespec};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::cgroup::SessionCgroup;
+use super::clock::pause;
 use super::launch::ResourceLimit;
 use super::sandbox::entry::Entry;
 use super::spawn::Failure;
@@ -126,19 +126,6 @@ pub(super) fn retry_on_eagain<T>(mut attempt: impl FnMut() -> io::Result<T>) -> 
         }
     }
     attempt()
-}
-
-/// Pause after a `poll` that failed for lack of memory.
-pub(super) const POLL_RETRY: Duration = Duration::from_millis(10);
-
-/// Sleeps.
-pub(super) fn pause(time: Duration) {
-    let time = Timespec {
-        tv_sec: 0,
-        tv_nsec: time.subsec_nanos().into(),
-    };
-    let mut nothing: [PollFd<'_>; 0] = [];
-    let _ = rustix::event::poll(&mut nothing, Some(&time));
 }
 
 /// Describes a failed fork, with the limit that was reached.

@@ -17,12 +17,14 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use rustix::process::{Signal, WaitOptions, set_parent_process_death_signal};
 
-use super::clock::wall_ms;
+use super::clock::{POLL_RETRY, pause, wall_ms};
 use super::connection::Connection;
 use super::fork_exec;
 use super::proc::{self, ProcessHandle};
 use super::resources::ForkServerContext;
-use super::{FORK_SERVER_FD, fd_passing, inherited_fd, mark, sandbox, signals, spawn, tree};
+use super::{
+    FORK_SERVER_FD, fd_passing, inherited_fd, keeper, mark, sandbox, signals, spawn, tree,
+};
 
 /// Process name (`comm`).
 pub const PROCESS_NAME: &CStr = c"abide-fork-srv";
@@ -133,7 +135,7 @@ impl ForkServer {
         match fork() {
             Ok(0) => {
                 let gate_starter = self.gate_starter.as_raw_fd();
-                super::run_keeper(folder, socket, gate_starter, &self.context);
+                keeper::run_keeper(folder, socket, gate_starter, &self.context);
                 std::process::exit(0)
             }
             Err(fault) => {
@@ -243,7 +245,7 @@ fn wait(requests: Option<&OwnedFd>, gate_requests: &OwnedFd, signals: &OwnedFd) 
             Ok(_) => break,
             Err(Errno::INTR) => {}
             // The kernel is out of memory: the fork server tries again, without spinning.
-            Err(_) => fork_exec::pause(fork_exec::POLL_RETRY),
+            Err(_) => pause(POLL_RETRY),
         }
     }
     let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{self, LocalModes};
 
-use super::folder::Meta;
+use super::keeper_record::Meta;
 
 /// True in canonical mode (`ICANON`): the terminal collects input into lines before the program gets it.
 /// That is the default; a program that waits for answers of the terminal turns it off.

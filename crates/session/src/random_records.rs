@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use abide_core::{Containment, End, Exit, Sandboxed};
 
 use crate::daemon_record::DaemonRecord;
-use crate::folder::{self, EndingFile, KeeperIdentity, Meta, MetaState};
 use crate::frame::{Exited, FromKeeper, LaunchRecord, Size, ToKeeper};
+use crate::keeper_record::{self, KeeperIdentity, Meta, MetaState, RecordedEnding};
 use crate::log::{self, ENTRY_SIZE, IndexEntry, LOG_FOLDER, Log, Stream};
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -73,10 +73,10 @@ prop_compose! {
         numbers in any::<(u64, u64, u64)>(),
         flags in any::<(bool, bool)>(),
         failed in prop::option::of((any::<i32>(), ".{0,20}")),
-    ) -> EndingFile {
+    ) -> RecordedEnding {
         match failed {
-            Some((errno, sentence)) => EndingFile::Failed { errno, sentence, at_wall_ms: numbers.0 },
-            None => EndingFile::Ended(Exited {
+            Some((errno, sentence)) => RecordedEnding::Failed { errno, sentence, at_wall_ms: numbers.0 },
+            None => RecordedEnding::Ended(Exited {
                 exit,
                 end: End::Deadline,
                 duration_ms: numbers.0,
@@ -107,7 +107,7 @@ proptest! {
 
     #[test]
     fn random_ending_is_read_back(ending in ending()) {
-        prop_assert_eq!(EndingFile::from_text(ending.to_text().as_bytes()), Some(ending));
+        prop_assert_eq!(RecordedEnding::from_text(ending.to_text().as_bytes()), Some(ending));
     }
 
     #[test]
@@ -137,8 +137,8 @@ proptest! {
         prop_assert!(Meta::from_text(&text).is_none_or(|read| read == meta));
         // The lines after the checksum are appended later, and say only that the tree is empty.
         let body = ending.to_text().replace("emptied=1\n", "");
-        let whole = EndingFile::from_text(body.as_bytes());
-        let read = EndingFile::from_text(&damaged(&body, place, to));
+        let whole = RecordedEnding::from_text(body.as_bytes());
+        let read = RecordedEnding::from_text(&damaged(&body, place, to));
         prop_assert!(read.is_none() || read == whole);
     }
 
@@ -152,8 +152,8 @@ proptest! {
         let first = meta.to_text();
         let text = format!("{first}{}", ending.to_text());
         let cut = cut.index(text.len());
-        std::fs::write(folder.path().join(folder::META), &text.as_bytes()[..cut]).expect("a file");
-        let record = folder::read_all(folder.path());
+        std::fs::write(folder.path().join(keeper_record::META), &text.as_bytes()[..cut]).expect("a file");
+        let record = keeper_record::read_all(folder.path());
         if let MetaState::Whole(read) = record.meta {
             prop_assert_eq!(read, meta);
         } else {
@@ -165,9 +165,9 @@ proptest! {
     fn random_record_file_is_read_without_a_panic(text in bytes(), head in any::<bool>()) {
         let folder = tempfile::tempdir().expect("a folder");
         let begin: &[u8] = if head { b"abide meta " } else { b"" };
-        std::fs::write(folder.path().join(folder::META), [begin, &text].concat()).expect("a file");
-        std::fs::write(folder.path().join(folder::ENDING), &text).expect("a file");
-        let record = folder::read_all(folder.path());
+        std::fs::write(folder.path().join(keeper_record::META), [begin, &text].concat()).expect("a file");
+        std::fs::write(folder.path().join(keeper_record::ENDING), &text).expect("a file");
+        let record = keeper_record::read_all(folder.path());
         prop_assert!(!matches!(record.meta, MetaState::Whole(_)));
     }
 

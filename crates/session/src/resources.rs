@@ -12,8 +12,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::cgroup::{self, SessionCgroup};
-use super::folder::{self, CTL, KeeperIdentity, META};
-use super::serve::unlink_ctl;
+use super::keeper_record::{self, CTL, KeeperIdentity, META};
 use super::spawn::Failure;
 use super::{oom, proc, signals};
 
@@ -164,7 +163,7 @@ impl SessionResources {
             )
         };
         let folder = make_folder(path).map_err(no_folder)?;
-        let record = folder::create(&folder, META).map_err(no_folder)?;
+        let record = keeper_record::create(&folder, META).map_err(no_folder)?;
         unlink_ctl(&folder);
         let listener = listen(&folder, CTL).map_err(no_folder)?;
         Ok(SessionResources {
@@ -207,4 +206,9 @@ pub(super) fn listen(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&socket, 4)?;
     Ok(socket)
+}
+
+/// Removes the socket from the directory.
+fn unlink_ctl(folder: &OwnedFd) {
+    let _ = rustix::fs::unlinkat(folder, CTL, AtFlags::empty());
 }

@@ -11,8 +11,8 @@ use super::cgroup::SessionCgroup;
 use super::child_input::ChildInput;
 use super::clock::{boot_ms, mono_ms};
 use super::crash::crash_point;
-use super::folder::{self, EndingFile};
 use super::frame::{Exited, FromKeeper, ToKeeper};
+use super::keeper_record::{self, RecordedEnding};
 use super::launch::{Launch, Size, Stdin};
 use super::log::{LogWriter, OutputRead, READ_SIZE, Stream};
 use super::nsinit::Namespace;
@@ -39,7 +39,7 @@ const TURN_LIMIT: u64 = 4 << 20;
 const TERMINAL_REST: u64 = 1 << 20;
 
 /// A session that was started.
-pub struct Run {
+pub struct CommandRun {
     pub own: RunResources,
     /// Input of the leader.
     pub input: ChildInput,
@@ -123,7 +123,7 @@ struct SentFrames {
     closed: bool,
 }
 
-impl Run {
+impl CommandRun {
     pub(super) fn new(launch: &Launch, spawned: Spawned, own: RunResources) -> Self {
         let now = mono_ms();
         let KeeperEnds {
@@ -142,7 +142,7 @@ impl Run {
             Stdin::None | Stdin::Open => {}
         }
         let mut streams = streams.into_iter();
-        Run {
+        CommandRun {
             input,
             grace_ms: launch.record.grace_ms,
             root: std::process::id() as i32,
@@ -579,10 +579,10 @@ impl Run {
             };
             crash_point("exit.pre_record");
             self.own.sandbox.iter_mut().for_each(RunSandbox::record);
-            let text = EndingFile::Ended(ending).to_text();
-            let _ = folder::append(&self.own.record, &text);
+            let text = RecordedEnding::Ended(ending).to_text();
+            let _ = keeper_record::append(&self.own.record, &text);
             // The daemon appends to the same file when the ending was received.
-            let _ = folder::share(&self.own.record);
+            let _ = keeper_record::share(&self.own.record);
             crash_point("exit.post_record");
             self.state = State::Recorded(ending);
         }
@@ -614,19 +614,19 @@ impl Run {
         }
         if self.tree_is_empty && !self.sent.emptied {
             self.sent.emptied = true;
-            let _ = folder::append(&self.own.record, folder::EMPTIED);
+            let _ = keeper_record::append(&self.own.record, keeper_record::EMPTIED);
             frames.push(FromKeeper::Emptied);
         }
         if self.streams_are_closed() && !self.sent.closed {
             self.sent.closed = true;
-            let line = folder::closed_line(self.log.end(), self.log.dropped());
-            let _ = folder::append(&self.own.record, &line);
+            let line = keeper_record::closed_line(self.log.end(), self.log.dropped());
+            let _ = keeper_record::append(&self.own.record, &line);
             frames.push(FromKeeper::Closed);
         }
     }
 }
 
-impl Drop for Run {
+impl Drop for CommandRun {
     fn drop(&mut self) {
         if let Some(cgroup) = &self.own.cgroup {
             cgroup.remove();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::cgroup::SessionCgroup;
-use super::folder::Meta;
+use super::keeper_record::Meta;
 use super::mark::{self, Mark};
 use super::proc::{self, ProcessHandle, Stat};
 

@@ -21,8 +21,8 @@ use abide_engine::peer::Peer;
 use abide_engine::screen::Size;
 use abide_engine::{Handle, SessionView};
 use abide_session::daemon_record::RequestName;
-use abide_session::folder;
 use abide_session::frame::ToKeeper;
+use abide_session::keeper_record;
 
 /// New limits of a session; those that are missing stay.
 pub(crate) struct Extend {
@@ -289,7 +289,7 @@ pub(crate) fn session_of_limit_change(
 pub(crate) async fn is_process_of(view: &SessionView, caller: Peer) -> bool {
     let folder = view.folder.clone();
     let look = move || {
-        let meta = folder::read_meta(&folder).ok().flatten();
+        let meta = keeper_record::read_meta(&folder).ok().flatten();
         meta.is_some_and(|meta| caller.is_inside(&meta))
     };
     tokio::task::spawn_blocking(look).await.unwrap_or(true)

@@ -11,7 +11,7 @@ use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::keepers::{Follower, LogProgress};
 use abide_engine::search::Pattern;
-use abide_session::folder;
+use abide_session::keeper_record;
 use abide_session::log::{Log, Piece};
 
 use super::tail::{Found, Tail, TailLimits};
@@ -75,7 +75,7 @@ impl Reading {
             lines: UnreadLines::new(log.clone()),
             log,
             lossy: false,
-            quota: folder::read_meta(&view.folder)
+            quota: keeper_record::read_meta(&view.folder)
                 .ok()
                 .flatten()
                 .map(|meta| meta.launch.log_quota),

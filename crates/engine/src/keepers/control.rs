@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use abide_core::{ConnectionAnswer, Containment, End, Sandboxed, SessionId};
 use abide_session::daemon_record::ChangedLimits;
-use abide_session::folder;
 use abide_session::frame::{Launch, ToKeeper};
+use abide_session::keeper_record;
 
 use super::{DISK_FULL, Keepers, NO_KEEPER, PortState, failed_keeper};
 use crate::clock::{Clock, SystemClock};
@@ -90,7 +90,7 @@ impl KeeperControl for Arc<Keepers> {
 
     fn mark_ending_delivered(&self, id: SessionId) {
         // A directory that is gone needs no mark.
-        let _ = folder::mark_ending_delivered(&Keepers::folder(self, id));
+        let _ = keeper_record::mark_ending_delivered(&Keepers::folder(self, id));
     }
 
     fn forget(&self, id: SessionId) {

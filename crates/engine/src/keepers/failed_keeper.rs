@@ -14,7 +14,7 @@ use crate::lock::lock;
 use crate::seams::KeeperControl;
 use abide_session::frame::ToKeeper;
 use abide_session::proc::{self, ProcessHandle};
-use abide_session::{folder, tree};
+use abide_session::{keeper_record, tree};
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// Maximum of such waits while the keeper is runnable and only waits for a CPU.
@@ -28,7 +28,7 @@ pub(super) async fn end_session(keepers: Arc<Keepers>, id: SessionId, end: End) 
     let Some(connection) = keepers.connection(id) else {
         return end_without_keeper(&keepers, id).await;
     };
-    let meta = folder::read_meta(&keepers.folder(id)).ok().flatten();
+    let meta = keeper_record::read_meta(&keepers.folder(id)).ok().flatten();
     let Some(keeper) = meta.as_ref().and_then(tree::keeper) else {
         return;
     };
@@ -73,7 +73,7 @@ async fn answers(connection: &KeeperConnection, keeper: &ProcessHandle, waits: u
 async fn end_tree(keepers: &Keepers, id: SessionId) -> bool {
     let folder = keepers.folder(id);
     let end = move || {
-        let meta = folder::read_meta(&folder).ok().flatten();
+        let meta = keeper_record::read_meta(&folder).ok().flatten();
         meta.as_ref().is_none_or(tree::end_orphans)
     };
     tokio::task::spawn_blocking(end).await.unwrap_or(false)
@@ -116,7 +116,7 @@ pub(super) async fn keeper_gone(
 ) {
     keepers.drop_idle(id);
     let folder = keepers.folder(id);
-    let meta = folder::read_meta(&folder).ok().flatten();
+    let meta = keeper_record::read_meta(&folder).ok().flatten();
     // A keeper that wrote `meta` may have started the command, even if it could not report it.
     let ran = life.started || meta.is_some();
     if ran && !life.ended {

@@ -33,8 +33,8 @@ use crate::stream::Stream;
 use crate::{entropy, socket};
 use abide_session::crash_point;
 use abide_session::daemon_record::{DaemonRecords, OpenRecord};
-use abide_session::folder;
 use abide_session::frame::{InputKey, ToKeeper};
+use abide_session::keeper_record;
 use connection::KeeperConnection;
 use fork_server::ForkServer;
 use starting::PendingStarts;
@@ -434,7 +434,7 @@ impl Keepers {
     }
 
     fn connect(&self, id: SessionId) -> io::Result<Stream> {
-        let mut socket = socket::connect(&self.folder(id).join(folder::CTL))?;
+        let mut socket = socket::connect(&self.folder(id).join(keeper_record::CTL))?;
         // If the keeper exits at this moment, the reader of the connection notices.
         let _ = socket.write_all(&hello());
         Stream::new(socket)

@@ -16,8 +16,8 @@ use super::{Keepers, RecoveredSession, SessionDetails, failed_keeper, hello, sta
 use crate::clock::{Clock, SystemClock, pause};
 use crate::socket;
 use abide_session::daemon_record::{ChangedLimits, DaemonRecord};
-use abide_session::folder::{self, EndingFile, Meta, MetaState};
 use abide_session::frame::Exited;
+use abide_session::keeper_record::{self, Meta, MetaState, RecordedEnding};
 use abide_session::log::Log;
 use abide_session::{cgroup, tree};
 
@@ -41,12 +41,12 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<RecoveredSession> {
             continue;
         };
         let path = entry.path();
-        let (mut record, mut has_keeper) = (folder::read_all(&path), true);
+        let (mut record, mut has_keeper) = (keeper_record::read_all(&path), true);
         if !matches!(record.meta, MetaState::Whole(_)) {
             // An idle keeper exits with its daemon, unless the daemon gave it a command in its last moment. A
             // keeper that greets has carried out its earlier orders.
             has_keeper = has_living_keeper(&path);
-            record = folder::read_all(&path);
+            record = keeper_record::read_all(&path);
         }
         let ending_delivered = record.ending_delivered;
         match record.meta {
@@ -84,11 +84,11 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<RecoveredSession> {
 /// Removes the directory and the control group of a keeper that never got a command. Other files in the directory
 /// stay.
 pub(super) fn remove_unused(id: SessionId, path: &Path) {
-    if !matches!(folder::read_all(path).meta, MetaState::Unused) {
+    if !matches!(keeper_record::read_all(path).meta, MetaState::Unused) {
         return;
     }
     cgroup::remove_group_of(&id.to_string());
-    for name in [folder::CTL, folder::META] {
+    for name in [keeper_record::CTL, keeper_record::META] {
         let _ = std::fs::remove_file(path.join(name));
     }
     let _ = std::fs::remove_dir(path);
@@ -100,7 +100,7 @@ fn damaged_session(
     id: SessionId,
     path: &Path,
     mut remnant: Meta,
-    known: Option<EndingFile>,
+    known: Option<RecordedEnding>,
     damage: String,
 ) -> RecoveredSession {
     let log = Log::open(path);
@@ -116,8 +116,8 @@ fn damaged_session(
         remnant.launch.command = b"(unknown: the record of this session is damaged)".to_vec();
     }
     let known = match known {
-        Some(EndingFile::Ended(exited)) => Some(Ending::from(&exited)),
-        Some(EndingFile::Failed { .. }) | None => None,
+        Some(RecordedEnding::Ended(exited)) => Some(Ending::from(&exited)),
+        Some(RecordedEnding::Failed { .. }) | None => None,
     };
     let phase = match (adopt(keepers, id), known) {
         (true, Some(ending)) => Phase::Leftover { ending },
@@ -143,7 +143,7 @@ fn damaged_session(
 
 /// True if the session in a directory has a keeper. Waits until the keeper has greeted.
 fn has_living_keeper(path: &Path) -> bool {
-    let mut stream = match socket::connect(&path.join(folder::CTL)) {
+    let mut stream = match socket::connect(&path.join(keeper_record::CTL)) {
         Ok(stream) => stream,
         Err(e) => return !is_gone(&e),
     };
@@ -161,9 +161,9 @@ fn has_living_keeper(path: &Path) -> bool {
 }
 
 /// Length of a log that is complete, so that the log need not be read.
-fn complete_length(ending: Option<&EndingFile>) -> Option<u64> {
+fn complete_length(ending: Option<&RecordedEnding>) -> Option<u64> {
     match ending {
-        Some(EndingFile::Ended(over)) if over.empty && over.closed => Some(over.bytes),
+        Some(RecordedEnding::Ended(over)) if over.empty && over.closed => Some(over.bytes),
         _ => None,
     }
 }
@@ -174,10 +174,10 @@ fn phase(
     id: SessionId,
     path: &Path,
     meta: &Meta,
-    known: Option<EndingFile>,
+    known: Option<RecordedEnding>,
 ) -> Phase {
     match &known {
-        Some(EndingFile::Failed {
+        Some(RecordedEnding::Failed {
             errno,
             sentence,
             at_wall_ms,
@@ -188,7 +188,7 @@ fn phase(
                 at: Wall(*at_wall_ms),
             };
         }
-        Some(EndingFile::Ended(exited)) if exited.empty && exited.closed => {
+        Some(RecordedEnding::Ended(exited)) if exited.empty && exited.closed => {
             return Phase::Ended {
                 ending: Ending::from(exited),
             };
@@ -196,14 +196,14 @@ fn phase(
         _ => {}
     }
     match (adopt(keepers, id), known) {
-        (true, Some(EndingFile::Ended(exited))) => Phase::Leftover {
+        (true, Some(RecordedEnding::Ended(exited))) => Phase::Leftover {
             ending: Ending::from(&exited),
         },
         (true, _) => Phase::Running {
             quiet_since: Mono(0),
             ending: None,
         },
-        (false, Some(EndingFile::Ended(exited))) => {
+        (false, Some(RecordedEnding::Ended(exited))) => {
             ended_phase(Ending::from(&exited), end_orphans(path, meta))
         }
         (false, _) => {
@@ -338,9 +338,9 @@ pub(super) fn record_lost_ending(
     seen: Option<Wall>,
     forced: Option<End>,
 ) -> (Ending, bool) {
-    let meta = folder::read_meta(path).ok().flatten();
+    let meta = keeper_record::read_meta(path).ok().flatten();
     let empty = (meta.as_ref()).is_none_or(|meta| end_orphans(path, meta));
-    if let Ok(Some(EndingFile::Ended(exited))) = folder::read_ending(path) {
+    if let Ok(Some(RecordedEnding::Ended(exited))) = keeper_record::read_ending(path) {
         return (Ending::from(&exited), empty);
     }
     let log = Log::open(path);
@@ -351,7 +351,7 @@ pub(super) fn record_lost_ending(
     });
     let end = forced.unwrap_or(End::Lost);
     let lost = Exited::unseen(end, ran, bytes, dropped, empty);
-    if let Err(e) = folder::write_ending(path, &EndingFile::Ended(lost)) {
+    if let Err(e) = keeper_record::write_ending(path, &RecordedEnding::Ended(lost)) {
         tracing::warn!("cannot write the ending of {}: {e}", path.display());
     }
     (Ending::from(&lost), empty)

@@ -11,7 +11,7 @@ use abide_core::{Millis, SessionId};
 use super::Keepers;
 use crate::clock::{Clock, SystemClock, pause};
 use crate::lock::lock;
-use abide_session::folder::{self, EndingFile};
+use abide_session::keeper_record::{self, RecordedEnding};
 use abide_session::tree;
 
 /// Time limit of a start, and the interval of checks.
@@ -103,16 +103,16 @@ pub(super) async fn record_abandoned_start(keepers: &Arc<Keepers>, id: SessionId
     let path = keepers.folder(id);
     let at = SystemClock.now().wall;
     let fault = tokio::task::spawn_blocking(move || {
-        let meta = folder::read_meta(&path).ok().flatten();
+        let meta = keeper_record::read_meta(&path).ok().flatten();
         let _ = meta.as_ref().map(tree::end_orphans);
         let cwd = meta.map(|meta| meta.launch.cwd);
         let sentence = sentence(&cwd.unwrap_or_default());
-        let failed = EndingFile::Failed {
+        let failed = RecordedEnding::Failed {
             errno: libc::ETIMEDOUT,
             sentence: sentence.clone(),
             at_wall_ms: at.0,
         };
-        if let Err(e) = folder::write_ending(&path, &failed) {
+        if let Err(e) = keeper_record::write_ending(&path, &failed) {
             tracing::warn!("cannot write the ending of {}: {e}", path.display());
         }
         sentence

@@ -10,7 +10,7 @@ use abide_core::session::{Phase, StartedBy};
 use abide_core::{Exit, SessionId};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
-use abide_session::{folder, tree};
+use abide_session::{keeper_record, tree};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -206,7 +206,7 @@ fn left_processes(view: &SessionView, shortened: impl Fn(String) -> String) -> V
     if !matches!(view.state.phase, Phase::Leftover { .. }) {
         return Vec::new();
     }
-    let Ok(Some(meta)) = folder::read_meta(&view.folder) else {
+    let Ok(Some(meta)) = keeper_record::read_meta(&view.folder) else {
         return Vec::new();
     };
     let left = tree::processes(&meta).into_iter().take(MAX_LEFT);

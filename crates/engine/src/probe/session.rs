@@ -19,7 +19,7 @@ use crate::clock::pause;
 use crate::handle::PendingCall;
 use crate::lock::lock;
 use crate::session_access::SessionAccess;
-use abide_session::folder;
+use abide_session::keeper_record;
 use abide_session::log::{Log, Piece, Pieces};
 
 /// Calls that keep sessions active, one for each session, however many conditions name it.
@@ -129,7 +129,7 @@ pub(super) async fn until_ended_elsewhere(
 
 /// Mask for the secrets that the session in this folder was given, as its record has them.
 fn mask_of(folder: &Path) -> Mask {
-    let meta = folder::read_meta(folder).ok().flatten();
+    let meta = keeper_record::read_meta(folder).ok().flatten();
     meta.map_or_else(Mask::default, |meta| {
         let secrets = SecretFingerprints::from_bytes(&meta.launch.secret_fingerprints);
         Mask::of(Arc::new(secrets))

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{ENTRY_SIZE, IndexEntry, LOG_FOLDER, Stream, data_name, index_name};
-use crate::folder::PLAIN;
+use crate::keeper_record::PLAIN;
 
 /// Maximum size of a chunk.
 pub const CHUNK_LIMIT: usize = 64 << 10;
@@ -150,7 +150,7 @@ impl Log {
             written: self.written,
             only,
             segment: None,
-            line: 0,
+            entry: 0,
         }
     }
 
@@ -213,11 +213,11 @@ impl Segment {
         Ok(self.index.metadata()?.len() / ENTRY_SIZE as u64)
     }
 
-    fn entry(&self, line: u64) -> io::Result<Option<IndexEntry>> {
+    fn entry(&self, number: u64) -> io::Result<Option<IndexEntry>> {
         let mut bytes = [0; ENTRY_SIZE];
         match self
             .index
-            .read_exact_at(&mut bytes, line * ENTRY_SIZE as u64)
+            .read_exact_at(&mut bytes, number * ENTRY_SIZE as u64)
         {
             Ok(()) => Ok(Some(self.valid(&bytes))),
             Err(fault) if fault.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
@@ -252,7 +252,7 @@ impl Segment {
     }
 
     /// Index of the first entry whose bytes reach beyond `at`.
-    fn line_at(&self, at: u64) -> io::Result<u64> {
+    fn entry_at(&self, at: u64) -> io::Result<u64> {
         let (mut low, mut high) = (0, self.count()?);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -273,7 +273,8 @@ pub struct Pieces {
     written: u64,
     only: Option<Stream>,
     segment: Option<Segment>,
-    line: u64,
+    /// Number of the index entry to look at next.
+    entry: u64,
 }
 
 impl Pieces {
@@ -363,7 +364,7 @@ impl Pieces {
             if let Some(entry) = self.find_here()? {
                 return Ok(Some(entry));
             }
-            self.line = next.line_at(self.at)?;
+            self.entry = next.entry_at(self.at)?;
             self.segment = Some(next);
         }
     }
@@ -372,24 +373,24 @@ impl Pieces {
         let Some(segment) = &self.segment else {
             return Ok(None);
         };
-        while let Some(entry) = segment.entry(self.line)? {
+        while let Some(entry) = segment.entry(self.entry)? {
             if entry.end() <= self.at {
-                self.line += 1;
+                self.entry += 1;
                 continue;
             }
             // The entry before may have grown until this one was begun.
             if entry.offset > self.at
-                && self.line > 0
-                && let Some(before) = segment.entry(self.line - 1)?
+                && self.entry > 0
+                && let Some(before) = segment.entry(self.entry - 1)?
                 && before.end() > self.at
             {
-                self.line -= 1;
+                self.entry -= 1;
                 return Ok(Some(before));
             }
             return Ok(Some(entry));
         }
         // The last entry may still grow, so it is read again.
-        self.line = self.line.saturating_sub(1);
+        self.entry = self.entry.saturating_sub(1);
         Ok(None)
     }
 

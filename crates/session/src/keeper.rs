@@ -1,42 +1,102 @@
-//! The keeper's event loop: one poll over everything that can happen.
+//! The keeper process: its begin in a fork of the fork server, and its event loop, one poll over everything that can
+//! happen.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{AtFlags, Timespec};
+use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use super::clock::{boot_ms, mono_ms, wall_ms};
+use super::clock::{POLL_RETRY, boot_ms, mono_ms, pause, wall_ms};
 use super::connection::Connection;
-use super::folder::{self, CTL, EndingFile, Meta};
-use super::fork_exec::{POLL_RETRY, pause};
 use super::frame::{FromKeeper, ToKeeper, VERSION};
+use super::keeper_record::{self, Meta, RecordedEnding};
 use super::launch::{ContainmentChoice, Launch};
 use super::nsinit::Namespace;
-use super::peer_check;
-use super::resources::Resources;
-use super::run::{Run, RunResources};
+use super::resources::{ForkServerContext, Resources};
+use super::run::{CommandRun, RunResources};
 use super::sandbox::gate::Gate;
 use super::sandbox::{self, Plan, RunSandbox, Sandbox};
 use super::spawn::{self, Failure, SpawnContext};
+use super::{FORK_SERVER_FD, crash_point, inherited_fd, peer_check, signals};
 use abide_core::{Containment, Sandboxed};
 
+/// Descriptor on which a keeper asks the fork server to start a network gate.
+const GATE_STARTER_FD: RawFd = 4;
 /// Pause before a keeper prepares for another session.
 const RENEW_PAUSE: Duration = Duration::from_micros(150);
+
+/// Runs a keeper in a fork of the fork server, for a session in this directory.
+pub(super) fn run_keeper(
+    folder: &Path,
+    socket: OwnedFd,
+    gate_starter: RawFd,
+    context: &ForkServerContext,
+) {
+    let detached = detach_from_fork_server(socket, gate_starter);
+    let Ok((socket, gate_starter)) = detached else {
+        return;
+    };
+    let mut connection = Connection::new(socket);
+    match Resources::make(folder, context.clone()) {
+        Ok(resources) => {
+            crash_point("keeper.pre_handshake");
+            Keeper::new(resources, connection, gate_starter).serve();
+        }
+        Err(failure) => connection.send(&failure.at(wall_ms())),
+    }
+}
+
+/// Detaches a new keeper from the fork server and makes it a subreaper. Returns the socket of the daemon and that for
+/// requests to start a gate, which are then the only descriptors beyond the standard three.
+fn detach_from_fork_server(socket: OwnedFd, gate_starter: RawFd) -> io::Result<(OwnedFd, OwnedFd)> {
+    super::set_name(c"abide-keeper");
+    let _ = rustix::process::setsid();
+    super::become_subreaper();
+    // SAFETY: plain system calls in a process without threads. Both sockets are moved to fixed descriptors before all
+    // others behind them are closed, and none of those is used afterwards.
+    let sockets = unsafe {
+        let moved = [
+            (socket.as_raw_fd(), FORK_SERVER_FD),
+            (gate_starter, GATE_STARTER_FD),
+        ];
+        for (from, to) in moved {
+            // A descriptor that is in its place already must not be moved onto itself.
+            if from != to && libc::dup3(from, to, libc::O_CLOEXEC) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        std::mem::forget(socket);
+        inherited_fd::close_from(GATE_STARTER_FD + 1);
+        (
+            OwnedFd::from_raw_fd(FORK_SERVER_FD),
+            OwnedFd::from_raw_fd(GATE_STARTER_FD),
+        )
+    };
+    let flags = rustix::fs::OFlags::RDWR;
+    let null = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty())?;
+    rustix::stdio::dup2_stdin(null.as_fd())?;
+    rustix::stdio::dup2_stdout(null.as_fd())?;
+    rustix::stdio::dup2_stderr(null.as_fd())?;
+    rustix::process::chdir("/")?;
+    signals::reset_and_block_all();
+    Ok(sockets)
+}
 
 /// Stage of a session.
 enum Stage {
     /// No command was started yet.
     Idle,
     /// The command was started, and runs or has ended.
-    Run(Box<Run>),
+    Run(Box<CommandRun>),
     /// The command could not be started.
     Failed(FromKeeper),
 }
@@ -414,13 +474,13 @@ impl Keeper {
             }
             Err(failure) => {
                 let at_wall_ms = wall_ms();
-                let ending = EndingFile::Failed {
+                let ending = RecordedEnding::Failed {
                     errno: failure.errno,
                     sentence: failure.sentence.clone(),
                     at_wall_ms,
                 };
                 // The connection carries the failure too; the disk may be what failed.
-                let _ = folder::append(&self.resources.session.record, &ending.to_text());
+                let _ = keeper_record::append(&self.resources.session.record, &ending.to_text());
                 let failed = failure.at(at_wall_ms);
                 send(&mut self.connection, &failed);
                 self.stage = Stage::Failed(failed);
@@ -428,7 +488,7 @@ impl Keeper {
         }
     }
 
-    fn start_run(&mut self, launch: &Launch) -> Result<Run, Failure> {
+    fn start_run(&mut self, launch: &Launch) -> Result<CommandRun, Failure> {
         let mut sandbox = self.prepare_sandbox(launch)?;
         let own_namespace = (sandbox.as_mut()).and_then(|(built, _)| built.namespace.take());
         let enters_namespaces = own_namespace.is_some();
@@ -458,7 +518,7 @@ impl Keeper {
         let oom = self.resources.oom_watch();
         // Before the start, because the command may stop this process right after it.
         let begun = (mono_ms(), boot_ms());
-        folder::write_first(&self.resources.session.record, &meta.to_text())
+        keeper_record::write_first(&self.resources.session.record, &meta.to_text())
             .map_err(|fault| Failure::new("cannot write the session's folder", &fault))?;
         let context = SpawnContext {
             cgroup,
@@ -483,7 +543,7 @@ impl Keeper {
             record: Rc::clone(&self.resources.session.record),
             log_folder: Rc::clone(&self.resources.session.folder),
         };
-        Ok(Run::new(&launch, spawned, own))
+        Ok(CommandRun::new(&launch, spawned, own))
     }
 
     /// Builds the sandbox of a command, if it gets one, starts its network gate and supervises it.
@@ -548,9 +608,4 @@ fn send(connection: &mut Option<Connection>, frame: &FromKeeper) {
     if let Some(connection) = connection {
         connection.send(frame);
     }
-}
-
-/// Removes the socket from the directory.
-pub(super) fn unlink_ctl(folder: &OwnedFd) {
-    let _ = rustix::fs::unlinkat(folder, CTL, AtFlags::empty());
 }

@@ -59,7 +59,7 @@ pub struct KeeperIdentity {
 
 /// Ending of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EndingFile {
+pub enum RecordedEnding {
     /// The command ran. `empty` is true if the tree is known to be gone.
     Ended(Exited),
     /// The command could not be started.
@@ -175,12 +175,12 @@ impl Meta {
     }
 }
 
-impl EndingFile {
+impl RecordedEnding {
     /// Encodes the file.
     pub fn to_text(&self) -> String {
         let mut lines = FieldWriter::new(ENDING_HEAD);
         match self {
-            EndingFile::Ended(exited) => {
+            RecordedEnding::Ended(exited) => {
                 match exited.exit {
                     Some(Exit::Code(code)) => lines.number("code", code),
                     Some(Exit::Signal(signal)) => lines.number("signal", signal),
@@ -192,7 +192,7 @@ impl EndingFile {
                 lines.number("dropped", exited.dropped);
                 lines.number("closed", u8::from(exited.closed));
             }
-            EndingFile::Failed {
+            RecordedEnding::Failed {
                 errno,
                 sentence,
                 at_wall_ms,
@@ -203,7 +203,7 @@ impl EndingFile {
             }
         }
         let mut text = lines.close();
-        if let EndingFile::Ended(Exited { empty: true, .. }) = self {
+        if let RecordedEnding::Ended(Exited { empty: true, .. }) = self {
             text.push_str(EMPTIED);
         }
         text
@@ -214,7 +214,7 @@ impl EndingFile {
         let (head, tail) = split_closed(text)?;
         let found = Fields::read(ENDING_HEAD, head)?;
         if let Some(sentence) = found.text("failed") {
-            return Some(EndingFile::Failed {
+            return Some(RecordedEnding::Failed {
                 errno: found.number("errno")?,
                 sentence,
                 at_wall_ms: found.number("at_wall_ms")?,
@@ -222,7 +222,7 @@ impl EndingFile {
         }
         let code = found.number("code").map(Exit::Code);
         let later = AppendedLines::read(tail);
-        Some(EndingFile::Ended(Exited {
+        Some(RecordedEnding::Ended(Exited {
             exit: code.or_else(|| found.number("signal").map(Exit::Signal)),
             end: found.text("end").and_then(|word| End::of_word(&word))?,
             duration_ms: found.number("duration_ms")?,
@@ -294,7 +294,7 @@ pub struct SessionRecord {
     /// The command.
     pub meta: MetaState,
     /// The ending; `None` if the session has not ended or the ending was torn.
-    pub ending: Option<EndingFile>,
+    pub ending: Option<RecordedEnding>,
     /// True once a client has received the ending.
     pub ending_delivered: bool,
 }
@@ -309,12 +309,12 @@ pub fn read_all(folder: &Path) -> SessionRecord {
     };
     let (first, rest) = first_and_rest(text);
     // If the meta could not be written, the file holds only the failure.
-    let alone = EndingFile::from_text(first);
+    let alone = RecordedEnding::from_text(first);
     let began = alone.is_none() && !is_blank(text);
-    let ending = EndingFile::from_text(rest).or(alone);
+    let ending = RecordedEnding::from_text(rest).or(alone);
     let ending = ending.or_else(|| {
         let text = read(&folder.join(ENDING)).ok()??;
-        EndingFile::from_text(&text)
+        RecordedEnding::from_text(&text)
     });
     let damaged = |why: String| MetaState::Damaged {
         remnant: Meta::remnant(first),
@@ -378,7 +378,7 @@ pub fn read_meta(folder: &Path) -> io::Result<Option<Meta>> {
 }
 
 /// Reads the ending of the session in this folder. `None`: there is no ending yet, or it was torn.
-pub fn read_ending(folder: &Path) -> io::Result<Option<EndingFile>> {
+pub fn read_ending(folder: &Path) -> io::Result<Option<RecordedEnding>> {
     Ok(read_all(folder).ending)
 }
 
@@ -392,7 +392,7 @@ fn first_and_rest(text: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Writes the ending of a session whose keeper is gone.
-pub fn write_ending(folder: &Path, ending: &EndingFile) -> io::Result<()> {
+pub fn write_ending(folder: &Path, ending: &RecordedEnding) -> io::Result<()> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let folder = rustix::fs::open(folder, flags, Mode::empty())?;
     append(&create(&folder, ENDING)?, &ending.to_text())
