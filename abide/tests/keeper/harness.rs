@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use abide_core::End;
 use abide_session::frame::{
-    ContainmentChoice, Exited, FromKeeper, Launch, LaunchRecord, Stdin, ToKeeper,
+    ContainmentChoice, Exited, FromKeeper, Launch, LaunchRecord, StartFailure, Stdin, ToKeeper,
 };
 use abide_session::keeper_record::{self, Meta, RecordedEnding};
 use abide_session::log::{Log, Piece, Stream};
@@ -355,18 +355,14 @@ impl Keeper {
     }
 
     pub fn expect_failed(&mut self) -> (i32, String) {
-        let (errno, sentence, _) = self.expect_failed_at();
-        (errno, sentence)
+        let failure = self.expect_failure();
+        (failure.errno, failure.sentence)
     }
 
-    /// Expects `StartFailed`. Returns the error, the sentence and the Unix time in milliseconds.
-    pub fn expect_failed_at(&mut self) -> (i32, String, u64) {
+    /// Expects `StartFailed`.
+    pub fn expect_failure(&mut self) -> StartFailure {
         match self.next() {
-            FromKeeper::StartFailed {
-                errno,
-                sentence,
-                at_wall_ms,
-            } => (errno, sentence, at_wall_ms),
+            FromKeeper::StartFailed(failure) => failure,
             other => panic!("expected StartFailed, received {other:?}"),
         }
     }

@@ -27,9 +27,8 @@ fn start(
             keeper.leader = pid;
             Some(keeper)
         }
-        FromKeeper::StartFailed {
-            errno, sentence, ..
-        } if errno == libc::EPERM => {
+        FromKeeper::StartFailed(failure) if failure.errno == libc::EPERM => {
+            let sentence = failure.sentence;
             assert!(sentence.contains("only root"), "{sentence}");
             eprintln!("skipped: {sentence}");
             None

@@ -14,19 +14,14 @@ fn refused(fork_server: &ForkServer, change: impl Fn(&mut Launch)) -> (i32, Stri
     let mut launch = keeper.shell("echo never");
     change(&mut launch);
     keeper.start(launch);
-    let (errno, sentence, at_wall_ms) = keeper.expect_failed_at();
+    let failure = keeper.expect_failure();
     let ending = keeper_record::read_ending(&keeper.folder).unwrap();
-    let written = RecordedEnding::Failed {
-        errno,
-        sentence: sentence.clone(),
-        at_wall_ms,
-    };
-    assert_eq!(ending, Some(written));
+    assert_eq!(ending, Some(RecordedEnding::Failed(failure.clone())));
     keeper.send(&ToKeeper::Ack);
     while keeper.receive().is_some() {}
     wait_gone(keeper.pid);
     assert!(!keeper.folder.join("ctl").exists());
-    (errno, sentence)
+    (failure.errno, failure.sentence)
 }
 
 #[test]
@@ -149,10 +144,12 @@ fn containment_can_be_chosen() {
         keeper.start(launch);
         match keeper.next() {
             FromKeeper::Started { contained_by, .. } => assert_eq!(contained_by, expected),
-            FromKeeper::StartFailed { sentence, .. }
-                if sentence.ends_with("no control group can be made here") =>
+            FromKeeper::StartFailed(failure)
+                if failure
+                    .sentence
+                    .ends_with("no control group can be made here") =>
             {
-                eprintln!("skipped: {sentence}");
+                eprintln!("skipped: {}", failure.sentence);
                 continue;
             }
             other => panic!("{other:?}"),

@@ -14,9 +14,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::cgroup::SessionCgroup;
 use super::clock::pause;
+use super::frame::StartFailure;
 use super::launch::ResourceLimit;
 use super::sandbox::entry::Entry;
-use super::spawn::Failure;
 use super::{inherited_limits, mark, oom, signals};
 
 /// Everything that the child needs between clone and exec, prepared before, because the child may not
@@ -92,7 +92,7 @@ pub(super) enum Step {
 pub(super) fn clone_and_exec(
     plan: &mut ExecPlan<'_>,
     cgroup: Option<&SessionCgroup>,
-) -> Result<i32, Failure> {
+) -> Result<i32, StartFailure> {
     let cgroup_fd = cgroup.map(|cgroup| cgroup.folder.as_raw_fd());
     if plan.sandbox.is_some_and(Entry::has_namespaces) {
         return clone_into_sandbox(plan, cgroup_fd);
@@ -103,7 +103,9 @@ pub(super) fn clone_and_exec(
                 let flags = OFlags::WRONLY | OFlags::CLOEXEC;
                 let procs =
                     rustix::fs::openat(&cgroup.folder, "cgroup.procs", flags, Mode::empty())
-                        .map_err(|errno| Failure::new("cannot enter the group", &errno.into()))?;
+                        .map_err(|errno| {
+                            StartFailure::new("cannot enter the group", &errno.into())
+                        })?;
                 plan.enter = Some(procs);
             }
             retry_on_eagain(|| clone_without_clone3(plan))
@@ -129,16 +131,16 @@ pub(super) fn retry_on_eagain<T>(mut attempt: impl FnMut() -> io::Result<T>) -> 
 }
 
 /// Describes a failed fork, with the limit that was reached.
-pub(super) fn fork_failure(what: &str, fault: &io::Error) -> Failure {
+pub(super) fn fork_failure(what: &str, fault: &io::Error) -> StartFailure {
     match fault.raw_os_error() {
-        Some(libc::EAGAIN) => Failure {
-            errno: libc::EAGAIN,
-            sentence: format!(
+        Some(libc::EAGAIN) => StartFailure::now(
+            libc::EAGAIN,
+            format!(
                 "{what}: the limit on the number of processes is reached \
                  (pids.max of a control group, ulimit -u, or kernel.pid_max)"
             ),
-        },
-        _ => Failure::new(what, fault),
+        ),
+        _ => StartFailure::new(what, fault),
     }
 }
 
@@ -163,7 +165,7 @@ pub(super) const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// Clones a process that enters the sandbox and clones the command there: a pid namespace holds only for children. The
 /// command becomes a child of this process nevertheless (`CLONE_PARENT`).
-fn clone_into_sandbox(plan: &ExecPlan<'_>, cgroup_fd: Option<RawFd>) -> Result<i32, Failure> {
+fn clone_into_sandbox(plan: &ExecPlan<'_>, cgroup_fd: Option<RawFd>) -> Result<i32, StartFailure> {
     let between = retry_on_eagain(|| clone_to(enter_sandbox, plan, cgroup_fd))
         .map_err(|fault| fork_failure("cannot start a process", &fault))?;
     super::spawn::reap(between);
@@ -171,11 +173,10 @@ fn clone_into_sandbox(plan: &ExecPlan<'_>, cgroup_fd: Option<RawFd>) -> Result<i
     // made this process undumpable, and its files in /proc root's.
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable);
     match (plan.leader.get(), plan.fault.get()) {
-        (0, None) => Err(Failure {
-            errno: libc::EINTR,
-            sentence: "cannot start the command: the process that enters the sandbox was killed"
-                .into(),
-        }),
+        (0, None) => Err(StartFailure::now(
+            libc::EINTR,
+            "cannot start the command: the process that enters the sandbox was killed",
+        )),
         (leader, _) => Ok(leader),
     }
 }

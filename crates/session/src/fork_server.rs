@@ -17,9 +17,10 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use rustix::process::{Signal, WaitOptions, set_parent_process_death_signal};
 
-use super::clock::{POLL_RETRY, pause, wall_ms};
+use super::clock::{POLL_RETRY, pause};
 use super::connection::Connection;
 use super::fork_exec;
+use super::frame::FromKeeper;
 use super::proc::{self, ProcessHandle};
 use super::resources::ForkServerContext;
 use super::{
@@ -140,7 +141,7 @@ impl ForkServer {
             }
             Err(fault) => {
                 let failure = fork_exec::fork_failure("cannot start a keeper", &fault);
-                Connection::new(socket).send(&failure.at(wall_ms()));
+                Connection::new(socket).send(&FromKeeper::StartFailed(failure));
             }
             Ok(pid) => self.keepers.push(pid),
         }

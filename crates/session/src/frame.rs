@@ -3,6 +3,7 @@
 
 use abide_core::{Containment, End, Ending, Exit, Millis, Sandboxed};
 
+use super::clock::wall_ms;
 pub use super::codec::Malformed;
 use super::codec::{Wire, WireEnum};
 pub use super::launch::{
@@ -117,14 +118,7 @@ pub enum FromKeeper {
         sandboxed: Sandboxed,
     },
     /// The command could not be started.
-    StartFailed {
-        /// `errno`, zero if there is none.
-        errno: i32,
-        /// The failed step, as one sentence.
-        sentence: String,
-        /// Wall time of the failure.
-        at_wall_ms: u64,
-    },
+    StartFailed(StartFailure),
     /// Length of the log.
     Grew {
         /// Number of bytes so far.
@@ -155,6 +149,36 @@ pub enum FromKeeper {
         /// Number of processes.
         left: u32,
     },
+}
+
+/// Failure to start a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartFailure {
+    /// `errno`, zero if there is none.
+    pub errno: i32,
+    /// The failed step, as one sentence.
+    pub sentence: String,
+    /// Wall time of the failure.
+    pub at_wall_ms: u64,
+}
+
+impl StartFailure {
+    /// Failure of a step by an error of the kernel, at this moment.
+    pub(crate) fn new(step: impl std::fmt::Display, fault: &std::io::Error) -> Self {
+        StartFailure::now(
+            fault.raw_os_error().unwrap_or(0),
+            format!("{step}: {fault}"),
+        )
+    }
+
+    /// Failure at this moment.
+    pub(crate) fn now(errno: i32, sentence: impl Into<String>) -> Self {
+        StartFailure {
+            errno,
+            sentence: sentence.into(),
+            at_wall_ms: wall_ms(),
+        }
+    }
 }
 
 /// Ending of the leader.
@@ -208,7 +232,7 @@ wire_enum!(ToKeeper {
 wire_enum!(FromKeeper {
     1 => Ready { version, contained_by, pid },
     2 => Started { pid, at_mono_ms, contained_by, sandboxed },
-    3 => StartFailed { errno, sentence, at_wall_ms },
+    3 => StartFailed(failure),
     4 => Grew { bytes, quiet_since_mono_ms },
     5 => Exited(exited),
     6 => Emptied,
@@ -219,6 +243,12 @@ wire_enum!(FromKeeper {
 });
 
 wire_struct!(InputKey { key, from });
+
+wire_struct!(StartFailure {
+    errno,
+    sentence,
+    at_wall_ms
+});
 
 wire_struct!(Exited {
     exit,
@@ -393,11 +423,11 @@ mod tests {
                     gaps: vec![Gap::Layers],
                 },
             },
-            FromKeeper::StartFailed {
+            FromKeeper::StartFailed(StartFailure {
                 errno: 2,
                 sentence: "no".into(),
                 at_wall_ms: 15,
-            },
+            }),
             FromKeeper::Exited(exited),
             FromKeeper::Exited(Exited {
                 exit: None,

@@ -15,9 +15,9 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
-use super::clock::{POLL_RETRY, boot_ms, mono_ms, pause, wall_ms};
+use super::clock::{POLL_RETRY, boot_ms, mono_ms, pause};
 use super::connection::Connection;
-use super::frame::{FromKeeper, ToKeeper, VERSION};
+use super::frame::{FromKeeper, StartFailure, ToKeeper, VERSION};
 use super::keeper_record::{self, Meta, RecordedEnding};
 use super::launch::{ContainmentChoice, Launch};
 use super::nsinit::Namespace;
@@ -25,7 +25,7 @@ use super::resources::{ForkServerContext, Resources};
 use super::run::{CommandRun, RunResources};
 use super::sandbox::gate::Gate;
 use super::sandbox::{self, Plan, RunSandbox, Sandbox};
-use super::spawn::{self, Failure, SpawnContext};
+use super::spawn::{self, SpawnContext};
 use super::{FORK_SERVER_FD, crash_point, inherited_fd, peer_check, signals};
 use abide_core::{Containment, Sandboxed};
 
@@ -51,7 +51,7 @@ pub(super) fn run_keeper(
             crash_point("keeper.pre_handshake");
             Keeper::new(resources, connection, gate_starter).serve();
         }
-        Err(failure) => connection.send(&failure.at(wall_ms())),
+        Err(failure) => connection.send(&FromKeeper::StartFailed(failure)),
     }
 }
 
@@ -458,10 +458,8 @@ impl Keeper {
                 }
             }
             Err(failure) => {
-                let failed = failure.at(wall_ms());
-                send(&mut self.connection, &failed);
+                self.fail(failure);
                 self.connection = None;
-                self.stage = Stage::Failed(failed);
             }
         }
     }
@@ -473,22 +471,21 @@ impl Keeper {
                 self.send_new_facts();
             }
             Err(failure) => {
-                let at_wall_ms = wall_ms();
-                let ending = RecordedEnding::Failed {
-                    errno: failure.errno,
-                    sentence: failure.sentence.clone(),
-                    at_wall_ms,
-                };
+                let ending = RecordedEnding::Failed(failure.clone());
                 // The connection carries the failure too; the disk may be what failed.
                 let _ = keeper_record::append(&self.resources.session.record, &ending.to_text());
-                let failed = failure.at(at_wall_ms);
-                send(&mut self.connection, &failed);
-                self.stage = Stage::Failed(failed);
+                self.fail(failure);
             }
         }
     }
 
-    fn start_run(&mut self, launch: &Launch) -> Result<CommandRun, Failure> {
+    fn fail(&mut self, failure: StartFailure) {
+        let failed = FromKeeper::StartFailed(failure);
+        send(&mut self.connection, &failed);
+        self.stage = Stage::Failed(failed);
+    }
+
+    fn start_run(&mut self, launch: &Launch) -> Result<CommandRun, StartFailure> {
         let mut sandbox = self.prepare_sandbox(launch)?;
         let own_namespace = (sandbox.as_mut()).and_then(|(built, _)| built.namespace.take());
         let enters_namespaces = own_namespace.is_some();
@@ -519,7 +516,7 @@ impl Keeper {
         // Before the start, because the command may stop this process right after it.
         let begun = (mono_ms(), boot_ms());
         keeper_record::write_first(&self.resources.session.record, &meta.to_text())
-            .map_err(|fault| Failure::new("cannot write the session's folder", &fault))?;
+            .map_err(|fault| StartFailure::new("cannot write the session's folder", &fault))?;
         let context = SpawnContext {
             cgroup,
             namespace: namespace.as_ref().filter(|_| !enters_namespaces),
@@ -547,7 +544,10 @@ impl Keeper {
     }
 
     /// Builds the sandbox of a command, if it gets one, starts its network gate and supervises it.
-    fn prepare_sandbox(&self, launch: &Launch) -> Result<Option<(Sandbox, RunSandbox)>, Failure> {
+    fn prepare_sandbox(
+        &self,
+        launch: &Launch,
+    ) -> Result<Option<(Sandbox, RunSandbox)>, StartFailure> {
         let Some(plan) = &launch.sandbox else {
             return Ok(None);
         };
@@ -560,7 +560,7 @@ impl Keeper {
     }
 
     /// Starts the network gate of a sandbox, if it has one.
-    fn start_gate(&self, plan: &Plan, built: &mut Sandbox) -> Result<Option<Gate>, Failure> {
+    fn start_gate(&self, plan: &Plan, built: &mut Sandbox) -> Result<Option<Gate>, StartFailure> {
         let (Some(channel), Some(wanted)) = (built.gate.take(), plan.network.gate()) else {
             return Ok(None);
         };
@@ -578,7 +578,7 @@ impl Keeper {
         &self,
         wanted: ContainmentChoice,
         sandbox: Option<Namespace>,
-    ) -> Result<(Containment, Option<Namespace>), Failure> {
+    ) -> Result<(Containment, Option<Namespace>), StartFailure> {
         use ContainmentChoice::{Auto, Cgroup, PidNamespace, Subreaper};
         let cgroup = self.resources.session.cgroup.as_ref();
         match (sandbox, wanted, cgroup) {
@@ -588,10 +588,10 @@ impl Keeper {
             }
             (None, Auto | Cgroup, Some(_)) => Ok((Containment::Cgroup, None)),
             (None, Auto, None) | (None, Subreaper, _) => Ok((Containment::Subreaper, None)),
-            (None, Cgroup, None) => Err(Failure {
-                errno: 0,
-                sentence: "cannot contain the command: no control group can be made here".into(),
-            }),
+            (None, Cgroup, None) => Err(StartFailure::now(
+                0,
+                "cannot contain the command: no control group can be made here",
+            )),
         }
     }
 }

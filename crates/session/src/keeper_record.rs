@@ -15,7 +15,7 @@ use std::path::Path;
 use abide_core::{Containment, End, Exit, Gap, Sandboxed, SandboxedBy};
 use rustix::fs::{Mode, OFlags};
 
-use super::frame::Exited;
+use super::frame::{Exited, StartFailure};
 use super::launch::{LaunchRecord, Size};
 
 /// Name of the file that records the command and, appended to that, its ending. One file instead of two:
@@ -63,14 +63,7 @@ pub enum RecordedEnding {
     /// The command ran. `empty` is true if the tree is known to be gone.
     Ended(Exited),
     /// The command could not be started.
-    Failed {
-        /// `errno`.
-        errno: i32,
-        /// The failed step, as one sentence.
-        sentence: String,
-        /// Wall time of the failure.
-        at_wall_ms: u64,
-    },
+    Failed(StartFailure),
 }
 
 impl Meta {
@@ -192,14 +185,10 @@ impl RecordedEnding {
                 lines.number("dropped", exited.dropped);
                 lines.number("closed", u8::from(exited.closed));
             }
-            RecordedEnding::Failed {
-                errno,
-                sentence,
-                at_wall_ms,
-            } => {
-                lines.number("errno", *errno);
-                lines.number("at_wall_ms", *at_wall_ms);
-                lines.bytes("failed", sentence.as_bytes());
+            RecordedEnding::Failed(failure) => {
+                lines.number("errno", failure.errno);
+                lines.number("at_wall_ms", failure.at_wall_ms);
+                lines.bytes("failed", failure.sentence.as_bytes());
             }
         }
         let mut text = lines.close();
@@ -214,11 +203,11 @@ impl RecordedEnding {
         let (head, tail) = split_closed(text)?;
         let found = Fields::read(ENDING_HEAD, head)?;
         if let Some(sentence) = found.text("failed") {
-            return Some(RecordedEnding::Failed {
+            return Some(RecordedEnding::Failed(StartFailure {
                 errno: found.number("errno")?,
                 sentence,
                 at_wall_ms: found.number("at_wall_ms")?,
-            });
+            }));
         }
         let code = found.number("code").map(Exit::Code);
         let later = AppendedLines::read(tail);

@@ -16,7 +16,8 @@ use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 
 use super::cgroup::SessionCgroup;
 use super::fork_exec::{CLONE_INTO_CGROUP, CloneArgs, exit_now, fork_failure, retry_on_eagain};
-use super::spawn::{self, Failure};
+use super::frame::StartFailure;
+use super::spawn;
 use super::{inherited_fd, set_name, signals};
 
 /// Pid namespace in which commands can be started.
@@ -55,8 +56,8 @@ pub(crate) fn fork_into_namespaces(
 
 impl Namespace {
     /// Creates a namespace. Later children of this process start in it.
-    pub fn make(cgroup: Option<&SessionCgroup>) -> Result<Self, Failure> {
-        let fail = |fault: io::Error| Failure::new("cannot make a process namespace", &fault);
+    pub fn make(cgroup: Option<&SessionCgroup>) -> Result<Self, StartFailure> {
+        let fail = |fault: io::Error| StartFailure::new("cannot make a process namespace", &fault);
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(e.into()));
         let ((report, to_report), (held, keep_alive)) = (pipe()?, pipe()?);
         let mut handle: RawFd = -1;
@@ -112,13 +113,12 @@ impl Drop for Namespace {
     }
 }
 
-fn not_allowed() -> Failure {
-    Failure {
-        errno: libc::EPERM,
-        sentence: "cannot contain the command: only root may make a process namespace here \
-                   without changing who the command runs as"
-            .into(),
-    }
+fn not_allowed() -> StartFailure {
+    StartFailure::now(
+        libc::EPERM,
+        "cannot contain the command: only root may make a process namespace here \
+                   without changing who the command runs as",
+    )
 }
 
 fn read_report(report: &OwnedFd) -> io::Result<()> {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use abide_core::{Containment, End, Exit, Sandboxed};
 
 use crate::daemon_record::DaemonRecord;
-use crate::frame::{Exited, FromKeeper, LaunchRecord, Size, ToKeeper};
+use crate::frame::{Exited, FromKeeper, LaunchRecord, Size, StartFailure, ToKeeper};
 use crate::keeper_record::{self, KeeperIdentity, Meta, MetaState, RecordedEnding};
 use crate::log::{self, ENTRY_SIZE, IndexEntry, LOG_FOLDER, Log, Stream};
 
@@ -75,7 +75,7 @@ prop_compose! {
         failed in prop::option::of((any::<i32>(), ".{0,20}")),
     ) -> RecordedEnding {
         match failed {
-            Some((errno, sentence)) => RecordedEnding::Failed { errno, sentence, at_wall_ms: numbers.0 },
+            Some((errno, sentence)) => RecordedEnding::Failed(StartFailure { errno, sentence, at_wall_ms: numbers.0 }),
             None => RecordedEnding::Ended(Exited {
                 exit,
                 end: End::Deadline,

@@ -12,8 +12,8 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::cgroup::{self, SessionCgroup};
+use super::frame::StartFailure;
 use super::keeper_record::{self, CTL, KeeperIdentity, META};
-use super::spawn::Failure;
 use super::{oom, proc, signals};
 
 /// Properties that all keepers of a fork server share, determined once.
@@ -110,10 +110,10 @@ pub fn boot_id() -> String {
 
 impl Resources {
     /// Creates the directory and everything that does not need a command.
-    pub fn make(path: &Path, context: ForkServerContext) -> Result<Self, Failure> {
+    pub fn make(path: &Path, context: ForkServerContext) -> Result<Self, StartFailure> {
         let session = SessionResources::make(path, &context)?;
         let signals = signals::open_signalfd(&[libc::SIGCHLD, libc::SIGTERM])
-            .map_err(|fault| Failure::new("cannot see signals", &fault))?;
+            .map_err(|fault| StartFailure::new("cannot see signals", &fault))?;
         Ok(Resources {
             signals,
             identity: identity(&context),
@@ -126,7 +126,7 @@ impl Resources {
 
     /// Moves to another directory, once the session is over and its record is complete. The cgroup is not reused,
     /// because its processes may have changed its settings.
-    pub fn renew(&mut self, path: &Path) -> Result<(), Failure> {
+    pub fn renew(&mut self, path: &Path) -> Result<(), StartFailure> {
         let next = SessionResources::make(path, &self.context)?;
         std::mem::replace(&mut self.session, next).leave(false);
         Ok(())
@@ -154,10 +154,10 @@ impl Resources {
 }
 
 impl SessionResources {
-    fn make(path: &Path, context: &ForkServerContext) -> Result<Self, Failure> {
+    fn make(path: &Path, context: &ForkServerContext) -> Result<Self, StartFailure> {
         let no_folder = |fault: io::Error| {
             let shown = path.display();
-            Failure::new(
+            StartFailure::new(
                 format_args!("cannot make the session's folder '{shown}'"),
                 &fault,
             )

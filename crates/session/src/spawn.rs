@@ -15,7 +15,7 @@ use rustix::termios::Winsize;
 
 use super::cgroup::SessionCgroup;
 use super::fork_exec::{ExecPlan, Pointers, Step, clone_and_exec};
-use super::frame::FromKeeper;
+use super::frame::StartFailure;
 use super::launch::{Launch, ResourceLimit, Size, Stdin};
 use super::log::Stream;
 use super::nsinit::Namespace;
@@ -49,33 +49,6 @@ pub struct Pty {
     pub slave: OwnedFd,
 }
 
-/// A command that could not be started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// `errno`, zero if there is none.
-    pub errno: i32,
-    /// The failed step, as one sentence.
-    pub sentence: String,
-}
-
-impl Failure {
-    pub(super) fn new(what: impl std::fmt::Display, fault: &io::Error) -> Self {
-        Failure {
-            errno: fault.raw_os_error().unwrap_or(0),
-            sentence: format!("{what}: {fault}"),
-        }
-    }
-
-    /// The frame that reports a failure at this moment.
-    pub(super) fn at(self, at_wall_ms: u64) -> FromKeeper {
-        FromKeeper::StartFailed {
-            errno: self.errno,
-            sentence: self.sentence,
-            at_wall_ms,
-        }
-    }
-}
-
 /// Context in which a command is started.
 pub(super) struct SpawnContext<'a> {
     /// cgroup of the command.
@@ -93,7 +66,7 @@ pub(super) struct SpawnContext<'a> {
 }
 
 /// Starts the command. Returns once the program was executed, or with the step that failed.
-pub(super) fn spawn(launch: &Launch, context: &SpawnContext<'_>) -> Result<Spawned, Failure> {
+pub(super) fn spawn(launch: &Launch, context: &SpawnContext<'_>) -> Result<Spawned, StartFailure> {
     let (ends, child) = KeeperEnds::open(launch, context.terminals_of)?;
     let mut plan = plan(launch, child.streams(), child.terminal, context)?;
     let leader = clone_and_exec(&mut plan, context.cgroup)?;
@@ -125,7 +98,7 @@ impl KeeperEnds {
     fn open(
         launch: &Launch,
         terminals_of: Option<i32>,
-    ) -> Result<(KeeperEnds, ChildEnds), Failure> {
+    ) -> Result<(KeeperEnds, ChildEnds), StartFailure> {
         if let Some(size) = launch.record.pty {
             return KeeperEnds::terminal(size, terminals_of);
         }
@@ -156,17 +129,18 @@ impl KeeperEnds {
     }
 
     /// Opens a terminal: in a sandbox with a `/dev` of its own one of those, so that the command finds its path.
-    fn terminal(size: Size, terminals_of: Option<i32>) -> Result<(KeeperEnds, ChildEnds), Failure> {
+    fn terminal(
+        size: Size,
+        terminals_of: Option<i32>,
+    ) -> Result<(KeeperEnds, ChildEnds), StartFailure> {
         let fail = |errno: Errno| match errno {
             // The kernel returns these errors if all pseudo-terminals are in use.
-            Errno::AGAIN | Errno::NOSPC => Failure {
-                errno: libc::ENOSPC,
-                sentence:
-                    "pty_limit: all terminals of this system are in use (kernel.pty.max); end a \
-                           session that has one, or do without (pty: false)"
-                        .into(),
-            },
-            _ => Failure::new("cannot open a terminal", &errno.into()),
+            Errno::AGAIN | Errno::NOSPC => StartFailure::now(
+                libc::ENOSPC,
+                "pty_limit: all terminals of this system are in use (kernel.pty.max); end a \
+                           session that has one, or do without (pty: false)",
+            ),
+            _ => StartFailure::new("cannot open a terminal", &errno.into()),
         };
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = match terminals_of {
@@ -207,15 +181,15 @@ pub(super) fn winsize(size: Size) -> Winsize {
     }
 }
 
-fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
+fn pipe() -> Result<(OwnedFd, OwnedFd), StartFailure> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
-        .map_err(|errno| Failure::new("cannot make a pipe", &errno.into()))
+        .map_err(|errno| StartFailure::new("cannot make a pipe", &errno.into()))
 }
 
-fn null() -> Result<OwnedFd, Failure> {
+fn null() -> Result<OwnedFd, StartFailure> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     rustix::fs::open("/dev/null", flags, Mode::empty())
-        .map_err(|errno| Failure::new("cannot open '/dev/null'", &errno.into()))
+        .map_err(|errno| StartFailure::new("cannot open '/dev/null'", &errno.into()))
 }
 
 /// No core files: the machine may have a program outside that takes them. A command can raise the limit.
@@ -230,7 +204,7 @@ fn plan<'a>(
     streams: [RawFd; 3],
     terminal: bool,
     context: &SpawnContext<'a>,
-) -> Result<ExecPlan<'a>, Failure> {
+) -> Result<ExecPlan<'a>, StartFailure> {
     let argv = strings(&launch.argv, "an argument")?;
     let env: Vec<Vec<u8>> = launch
         .env
@@ -238,10 +212,7 @@ fn plan<'a>(
         .map(|(name, value)| [name, b"=".as_slice(), value].concat())
         .collect();
     let Some(program) = argv.first() else {
-        return Err(Failure {
-            errno: libc::EINVAL,
-            sentence: "there is nothing to run".into(),
-        });
+        return Err(StartFailure::now(libc::EINVAL, "there is nothing to run"));
     };
     let mut limits = launch
         .inherited
@@ -272,14 +243,16 @@ fn plan<'a>(
     })
 }
 
-fn strings(all: &[Vec<u8>], what: &str) -> Result<Vec<CString>, Failure> {
+fn strings(all: &[Vec<u8>], what: &str) -> Result<Vec<CString>, StartFailure> {
     all.iter().map(|bytes| string(bytes, what)).collect()
 }
 
-fn string(bytes: &[u8], what: &str) -> Result<CString, Failure> {
-    CString::new(bytes).map_err(|_| Failure {
-        errno: libc::EINVAL,
-        sentence: format!("{what} holds a zero byte, which no program can be given"),
+fn string(bytes: &[u8], what: &str) -> Result<CString, StartFailure> {
+    CString::new(bytes).map_err(|_| {
+        StartFailure::now(
+            libc::EINVAL,
+            format!("{what} holds a zero byte, which no program can be given"),
+        )
     })
 }
 
@@ -300,25 +273,25 @@ fn candidates(program: &CStr, env: &[(Vec<u8>, Vec<u8>)]) -> Vec<CString> {
 }
 
 impl Step {
-    fn failure(self, launch: &Launch, errno: i32) -> Failure {
+    fn failure(self, launch: &Launch, errno: i32) -> StartFailure {
         let fault = io::Error::from_raw_os_error(errno);
         match self {
-            Step::Enter => Failure::new("cannot enter the control group", &fault),
-            Step::Mounts => Failure::new("cannot enter the namespace", &fault),
+            Step::Enter => StartFailure::new("cannot enter the control group", &fault),
+            Step::Mounts => StartFailure::new("cannot enter the namespace", &fault),
             Step::Sandbox => sandbox_failure(launch, "enter the sandbox", &fault),
             Step::Rights => sandbox_failure(launch, "give up all rights", &fault),
             Step::Filter => sandbox_failure(launch, "install the system call filter", &fault),
-            Step::Session => Failure::new("cannot start a session of its own", &fault),
-            Step::Terminal => Failure::new("cannot take the terminal", &fault),
-            Step::Streams => Failure::new("cannot set up the streams", &fault),
+            Step::Session => StartFailure::new("cannot start a session of its own", &fault),
+            Step::Terminal => StartFailure::new("cannot take the terminal", &fault),
+            Step::Streams => StartFailure::new("cannot set up the streams", &fault),
             Step::Folder => {
                 let folder = String::from_utf8_lossy(&launch.record.cwd);
-                Failure::new(format_args!("cannot enter the folder '{folder}'"), &fault)
+                StartFailure::new(format_args!("cannot enter the folder '{folder}'"), &fault)
             }
             Step::Run => {
                 let program = launch.argv.first().map(Vec::as_slice).unwrap_or_default();
                 let program = String::from_utf8_lossy(program);
-                let mut failure = Failure::new(format_args!("cannot run '{program}'"), &fault);
+                let mut failure = StartFailure::new(format_args!("cannot run '{program}'"), &fault);
                 if errno == libc::E2BIG {
                     let next = "; put long text into a file or into the command's input";
                     failure.sentence.push_str(next);
@@ -329,7 +302,7 @@ impl Step {
     }
 }
 
-fn sandbox_failure(launch: &Launch, step: &str, fault: &io::Error) -> Failure {
+fn sandbox_failure(launch: &Launch, step: &str, fault: &io::Error) -> StartFailure {
     let mode = launch.sandbox.as_ref().map(|plan| plan.mode);
     sandbox::cannot(
         mode,

@@ -15,7 +15,7 @@ use crate::lock::lock;
 use crate::seams::KeeperControl;
 use crate::stream::Stream;
 use abide_session::crash_point;
-use abide_session::frame::{FromKeeper, INPUT_WINDOW, InputKey, ToKeeper};
+use abide_session::frame::{FromKeeper, INPUT_WINDOW, InputKey, StartFailure, ToKeeper};
 use abide_session::proc::{self, ProcessHandle};
 
 /// Bytes read from a keeper at once; its frames are small.
@@ -509,11 +509,11 @@ fn to_event(
             life.ready = true;
             None
         }
-        FromKeeper::StartFailed {
+        FromKeeper::StartFailed(StartFailure {
             errno,
             sentence,
             at_wall_ms,
-        } => {
+        }) => {
             if !life.ready {
                 tracing::warn!("cannot start a keeper: {sentence}");
             }

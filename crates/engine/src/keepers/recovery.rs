@@ -117,7 +117,7 @@ fn damaged_session(
     }
     let known = match known {
         Some(RecordedEnding::Ended(exited)) => Some(Ending::from(&exited)),
-        Some(RecordedEnding::Failed { .. }) | None => None,
+        Some(RecordedEnding::Failed(_)) | None => None,
     };
     let phase = match (adopt(keepers, id), known) {
         (true, Some(ending)) => Phase::Leftover { ending },
@@ -177,15 +177,11 @@ fn phase(
     known: Option<RecordedEnding>,
 ) -> Phase {
     match &known {
-        Some(RecordedEnding::Failed {
-            errno,
-            sentence,
-            at_wall_ms,
-        }) => {
+        Some(RecordedEnding::Failed(failure)) => {
             return Phase::Failed {
-                fault: sentence.as_str().into(),
-                error: start_error(*errno),
-                at: Wall(*at_wall_ms),
+                fault: failure.sentence.as_str().into(),
+                error: start_error(failure.errno),
+                at: Wall(failure.at_wall_ms),
             };
         }
         Some(RecordedEnding::Ended(exited)) if exited.empty && exited.closed => {

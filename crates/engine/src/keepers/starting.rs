@@ -11,6 +11,7 @@ use abide_core::{Millis, SessionId};
 use super::Keepers;
 use crate::clock::{Clock, SystemClock, pause};
 use crate::lock::lock;
+use abide_session::frame::StartFailure;
 use abide_session::keeper_record::{self, RecordedEnding};
 use abide_session::tree;
 
@@ -107,11 +108,11 @@ pub(super) async fn record_abandoned_start(keepers: &Arc<Keepers>, id: SessionId
         let _ = meta.as_ref().map(tree::end_orphans);
         let cwd = meta.map(|meta| meta.launch.cwd);
         let sentence = sentence(&cwd.unwrap_or_default());
-        let failed = RecordedEnding::Failed {
+        let failed = RecordedEnding::Failed(StartFailure {
             errno: libc::ETIMEDOUT,
             sentence: sentence.clone(),
             at_wall_ms: at.0,
-        };
+        });
         if let Err(e) = keeper_record::write_ending(&path, &failed) {
             tracing::warn!("cannot write the ending of {}: {e}", path.display());
         }

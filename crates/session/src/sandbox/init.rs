@@ -28,9 +28,9 @@ use crate::cgroup::SessionCgroup;
 use crate::codec::Wire;
 use crate::fd_passing;
 use crate::fork_exec::{exit_now, fork_failure};
+use crate::frame::StartFailure;
 use crate::nsinit::{self, Namespace, fork_into_namespaces};
 use crate::set_name;
-use crate::spawn::Failure;
 
 /// Usual size of what the keeper finds, in bytes.
 const FOUND_SIZE: usize = 8 << 10;
@@ -64,14 +64,14 @@ pub(crate) struct Sandbox {
 }
 
 /// Sentence of a sandbox that could not be built.
-pub(crate) fn cannot(mode: Option<Mode>, why: &str, errno: i32) -> Failure {
+pub(crate) fn cannot(mode: Option<Mode>, why: &str, errno: i32) -> StartFailure {
     let mode = mode.map_or("off", Mode::as_str);
-    Failure {
+    StartFailure::now(
         errno,
-        sentence: format!(
+        format!(
             "the sandbox `{mode}` cannot be enforced here: {why}. Nothing was run. `abide doctor` says what to do. {ASK_OUTSIDE}"
         ),
-    }
+    )
 }
 
 /// Sandbox that could not be built by one mechanism.
@@ -116,7 +116,7 @@ impl Sandbox {
         plan: &Plan,
         session: &str,
         cgroup: Option<&SessionCgroup>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, StartFailure> {
         let (mut reasons, mut errno) = (Vec::new(), None);
         for by in MECHANISMS.into_iter().filter(|by| *by >= plan.at_least) {
             match Sandbox::by(by, plan, session, cgroup) {
