@@ -1,6 +1,7 @@
 //! The connection to a daemon. It never blocks: frames that the daemon does not read are buffered up to a
 //! limit, and a daemon that reads nothing beyond that is disconnected.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use abide_core::End;
@@ -18,7 +19,10 @@ const READ_SIZE: usize = 8 << 10;
 /// One connection.
 pub struct Connection {
     socket: OwnedFd,
+    /// Begin of a frame that was not received in full yet.
     inbox: Vec<u8>,
+    /// Frames that were received and not taken yet.
+    frames: VecDeque<ToKeeper>,
     outbox: Vec<u8>,
     later: Vec<u8>,
     is_broken: bool,
@@ -31,6 +35,7 @@ impl Connection {
         Connection {
             socket,
             inbox: Vec::new(),
+            frames: VecDeque::new(),
             outbox: Vec::new(),
             later: Vec::new(),
             is_broken: false,
@@ -98,13 +103,10 @@ impl Connection {
 
     /// Reason in a received `Forced` frame that is not handled yet, if there is one.
     pub fn forced(&self) -> Option<End> {
-        let mut inbox = self.inbox.clone();
-        while let Ok(Some(frame)) = ToKeeper::take_from(&mut inbox) {
-            if let ToKeeper::Forced { end } = frame {
-                return Some(end);
-            }
-        }
-        None
+        self.frames.iter().find_map(|frame| match frame {
+            ToKeeper::Forced { end } => Some(*end),
+            _ => None,
+        })
     }
 
     /// Reads from the socket. Returns whether bytes were received. Frames received before the connection broke are
@@ -115,6 +117,7 @@ impl Connection {
             Ok((0, _)) => self.is_broken = true,
             Ok((count, _)) => {
                 self.inbox.extend_from_slice(&bytes[..count]);
+                self.decode();
                 return true;
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
@@ -123,19 +126,24 @@ impl Connection {
         false
     }
 
-    /// Takes the next complete frame that was received.
-    pub fn next(&mut self) -> Option<ToKeeper> {
-        match ToKeeper::take_from(&mut self.inbox) {
-            Ok(frame) => {
-                if frame.is_none() && self.inbox.is_empty() {
-                    self.inbox = Vec::new();
+    fn decode(&mut self) {
+        loop {
+            match ToKeeper::take_from(&mut self.inbox) {
+                Ok(Some(frame)) => self.frames.push_back(frame),
+                Ok(None) => break,
+                Err(_) => {
+                    self.is_broken = true;
+                    break;
                 }
-                frame
-            }
-            Err(_) => {
-                self.is_broken = true;
-                None
             }
         }
+        if self.inbox.is_empty() {
+            self.inbox = Vec::new();
+        }
+    }
+
+    /// Takes the next complete frame that was received.
+    pub fn next(&mut self) -> Option<ToKeeper> {
+        self.frames.pop_front()
     }
 }

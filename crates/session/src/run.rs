@@ -61,7 +61,6 @@ pub struct CommandRun {
     /// Log length at which the daemon wants a `Grew` frame.
     watch_beyond: Option<u64>,
     started_due: Option<u64>,
-    sent: SentFrames,
     notices: Vec<FromKeeper>,
 }
 
@@ -93,8 +92,12 @@ enum State {
         ending: Exited,
         until: u64,
     },
-    /// The ending is recorded.
-    Recorded(Exited),
+    /// The ending is recorded, as are an empty tree and closed streams, then or later.
+    Recorded {
+        ending: Exited,
+        is_emptied: bool,
+        is_closed: bool,
+    },
 }
 
 /// Progress of a kill.
@@ -113,14 +116,6 @@ enum Killing {
     Reported {
         again: u64,
     },
-}
-
-/// Frames about the ending that were sent or can be read.
-#[derive(Default)]
-struct SentFrames {
-    exited: bool,
-    emptied: bool,
-    closed: bool,
 }
 
 impl CommandRun {
@@ -163,7 +158,6 @@ impl CommandRun {
             tree_is_empty: false,
             watch_beyond: None,
             started_due: Some(now + started_delay(launch)),
-            sent: SentFrames::default(),
             notices: Vec::new(),
             own,
         }
@@ -186,7 +180,7 @@ impl CommandRun {
         let mut frames = vec![self.started()];
         match &self.state {
             State::Running | State::Draining { .. } => frames.push(self.grew()),
-            State::Recorded(ending) => {
+            State::Recorded { ending, .. } => {
                 frames.push(FromKeeper::Exited(*ending));
                 if self.tree_is_empty && !ending.empty {
                     frames.push(FromKeeper::Emptied);
@@ -202,7 +196,14 @@ impl CommandRun {
 
     /// True once the ending is recorded, the tree is empty and the streams are closed.
     pub fn is_over(&self) -> bool {
-        matches!(self.state, State::Recorded(_)) && self.sent.emptied && self.sent.closed
+        matches!(
+            self.state,
+            State::Recorded {
+                is_emptied: true,
+                is_closed: true,
+                ..
+            }
+        )
     }
 
     /// Streams that are open.
@@ -221,11 +222,11 @@ impl CommandRun {
     pub fn next_alarm(&self) -> Option<u64> {
         let deadline = match self.state {
             State::Running => self.deadline,
-            State::Draining { .. } | State::Recorded(_) => None,
+            State::Draining { .. } | State::Recorded { .. } => None,
         };
         let drain = match self.state {
             State::Draining { until, .. } => Some(until),
-            State::Running | State::Recorded(_) => None,
+            State::Running | State::Recorded { .. } => None,
         };
         let kill = match self.killing {
             Killing::No => None,
@@ -518,8 +519,8 @@ impl CommandRun {
         killed && self.kill_reason.is_none() && self.own.oom.rose(self.own.cgroup.as_ref())
     }
 
-    /// Reason of a kill by the daemon, which ends a tree whose deadline has passed while its keeper is
-    /// stopped.
+    /// Reason of a kill by the daemon, which ends a tree whose deadline has passed while its keeper is stopped. The frame
+    /// that tells the reason does not arrive if input that the keeper has not read fills the connection.
     fn killed_at_limit(&self, exit: Exit) -> Option<End> {
         let passed = self.deadline.is_some_and(|at| at <= mono_ms());
         (passed && exit == Exit::Signal(libc::SIGKILL)).then_some(End::Deadline)
@@ -584,9 +585,14 @@ impl CommandRun {
             // The daemon appends to the same file when the ending was received.
             let _ = keeper_record::share(&self.own.record);
             crash_point("exit.post_record");
-            self.state = State::Recorded(ending);
+            frames.push(FromKeeper::Exited(ending));
+            self.state = State::Recorded {
+                ending,
+                is_emptied: ending.empty,
+                is_closed: ending.closed,
+            };
         }
-        self.add_ending_frames(&mut frames);
+        self.add_later_frames(&mut frames);
         if let Some(beyond) = self.watch_beyond
             && self.log.end() > beyond
         {
@@ -602,23 +608,24 @@ impl CommandRun {
         frames
     }
 
-    fn add_ending_frames(&mut self, frames: &mut Vec<FromKeeper>) {
-        let State::Recorded(ending) = &self.state else {
+    /// Records an empty tree and closed streams after the ending, and adds their frames.
+    fn add_later_frames(&mut self, frames: &mut Vec<FromKeeper>) {
+        let streams_are_closed = self.streams_are_closed();
+        let State::Recorded {
+            is_emptied,
+            is_closed,
+            ..
+        } = &mut self.state
+        else {
             return;
         };
-        if !self.sent.exited {
-            self.sent.exited = true;
-            self.sent.emptied = ending.empty;
-            self.sent.closed = ending.closed;
-            frames.push(FromKeeper::Exited(*ending));
-        }
-        if self.tree_is_empty && !self.sent.emptied {
-            self.sent.emptied = true;
+        if self.tree_is_empty && !*is_emptied {
+            *is_emptied = true;
             let _ = keeper_record::append(&self.own.record, keeper_record::EMPTIED);
             frames.push(FromKeeper::Emptied);
         }
-        if self.streams_are_closed() && !self.sent.closed {
-            self.sent.closed = true;
+        if streams_are_closed && !*is_closed {
+            *is_closed = true;
             let line = keeper_record::closed_line(self.log.end(), self.log.dropped());
             let _ = keeper_record::append(&self.own.record, &line);
             frames.push(FromKeeper::Closed);
