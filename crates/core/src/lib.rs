@@ -49,7 +49,7 @@ pub use question::{Answer, Closing, Question, Subject};
 pub use record::Record;
 pub use request::{Refusal, Request, Run, Try};
 pub use session::{
-    Containment, End, Ending, Exit, Gap, Sandboxed, SandboxedBy, Session, StartError,
+    Containment, End, Ending, Exit, SandboxGap, Sandboxed, SandboxedBy, Session, StartError,
 };
 pub use session_name::SessionName;
 pub use shorten::shorten;

@@ -301,7 +301,7 @@ pub struct Sandboxed {
     /// Mechanism that enforces it.
     pub by: SandboxedBy,
     /// Promises of the mode that the mechanism does not keep.
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<SandboxGap>,
 }
 
 impl Sandboxed {
@@ -330,7 +330,7 @@ words! {
 words! {
     /// A promise of a sandbox that the mechanism in use does not keep.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Gap {
+    pub enum SandboxGap {
         /// The home folder is not layered.
         Layers = "the home folder is read-only instead of layered",
         /// Abstract unix sockets are reachable.
@@ -379,13 +379,13 @@ impl SandboxedBy {
     }
 }
 
-impl Gap {
+impl SandboxGap {
     /// Number in records and frames.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// Gap with this number.
+    /// SandboxGap with this number.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|gap| gap.code() == code)
     }

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use abide_core::{Containment, End, Exit, Gap, Sandboxed, SandboxedBy};
+use abide_core::{Containment, End, Exit, SandboxGap, Sandboxed, SandboxedBy};
 
 /// Error for bytes that are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,12 +272,12 @@ impl Wire for SandboxedBy {
     }
 }
 
-impl Wire for Gap {
+impl Wire for SandboxGap {
     fn put(&self, to: &mut Vec<u8>) {
         self.code().put(to);
     }
 
     fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
-        Gap::from_code(u8::take(from)?).ok_or(Malformed)
+        SandboxGap::from_code(u8::take(from)?).ok_or(Malformed)
     }
 }

@@ -335,7 +335,7 @@ fn next<T: WireEnum>(buffer: &mut Vec<u8>) -> Result<Option<T>, Malformed> {
 mod tests {
     use super::*;
     use crate::sandbox::{Folder, Mode, Plan};
-    use abide_core::{Gap, SandboxedBy};
+    use abide_core::{SandboxGap, SandboxedBy};
 
     fn launch() -> Launch {
         Launch {
@@ -420,7 +420,7 @@ mod tests {
                 contained_by: Containment::Subreaper,
                 sandboxed: Sandboxed {
                     by: SandboxedBy::Namespaces,
-                    gaps: vec![Gap::Layers],
+                    gaps: vec![SandboxGap::Layers],
                 },
             },
             FromKeeper::StartFailed(StartFailure {

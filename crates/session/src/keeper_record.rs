@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use abide_core::{Containment, End, Exit, Gap, Sandboxed, SandboxedBy};
+use abide_core::{Containment, End, Exit, SandboxGap, Sandboxed, SandboxedBy};
 use rustix::fs::{Mode, OFlags};
 
 use super::frame::{Exited, StartFailure};
@@ -566,7 +566,7 @@ impl<'a> Fields<'a> {
         let gaps = self.bytes("sandbox_gaps").unwrap_or_default();
         Sandboxed {
             by: by.unwrap_or(SandboxedBy::Off),
-            gaps: gaps.into_iter().filter_map(Gap::from_code).collect(),
+            gaps: gaps.into_iter().filter_map(SandboxGap::from_code).collect(),
         }
     }
 

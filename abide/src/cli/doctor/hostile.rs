@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use abide_api::SandboxedBy;
 use abide_api::cli::{Hostile, HostileAttack, Run};
-use abide_core::Gap;
+use abide_core::SandboxGap;
 use abide_engine::config::{Config, NetworkMode, Paths, SandboxMode, home};
 use abide_session::sandbox::attacks::{ATTACKS, Attack, CANARY, Expected, Scene, Seen, canary};
 use abide_session::sandbox::{OWN_LAYERS, hidden_in_home};
@@ -309,7 +309,7 @@ fn judged(
         (Expected::Works, outcome) => outcome == "reached" && seen.says == "succeeded",
     };
     let is_weaker = by == Some(SandboxedBy::Landlock);
-    let is_gap = |gap: Gap| gaps.iter().any(|known| known == gap.as_str());
+    let is_gap = |gap: SandboxGap| gaps.iter().any(|known| known == gap.as_str());
     let result = match (is_good, seen.outcome.as_str()) {
         (true, "skipped") => "skipped",
         (true, _) => "ok",

@@ -12,7 +12,7 @@ use std::os::unix::net::{SocketAddr as UnixAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use abide_core::Gap;
+use abide_core::SandboxGap;
 
 /// Limit on a connection that is not answered.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -60,7 +60,7 @@ pub struct Attack {
     /// Kind of the right answer.
     pub expected: Expected,
     /// Gap of a weaker mechanism that permits it.
-    pub gap: Option<Gap>,
+    pub gap: Option<SandboxGap>,
     /// True if only namespaces keep this promise.
     pub needs_namespaces: bool,
     attempt: fn(&Scene) -> Result<Attempt, Refused>,
@@ -204,7 +204,7 @@ const fn works(number: u16, what: &'static str, attempt: fn(&Scene) -> Tried) ->
     }
 }
 
-const fn or_gap(attack: Attack, gap: Gap) -> Attack {
+const fn or_gap(attack: Attack, gap: SandboxGap) -> Attack {
     Attack {
         gap: Some(gap),
         ..attack
@@ -314,7 +314,7 @@ pub const ATTACKS: &[Attack] = &[
                 &FILE,
             )
         }),
-        Gap::Metadata,
+        SandboxGap::Metadata,
     ),
     refused(21, "set the setuid bit", |scene| {
         if !scene.can_write {
@@ -355,7 +355,7 @@ pub const ATTACKS: &[Attack] = &[
                 tried(append(&scene.workspace.join(name)), &FILE)
             })
         }),
-        Gap::Protected,
+        SandboxGap::Protected,
     ),
     or_gap(
         refused(33, "rename the git folder", |scene| {
@@ -366,7 +366,7 @@ pub const ATTACKS: &[Attack] = &[
             }
             tried(renamed, &FILE)
         }),
-        Gap::Protected,
+        SandboxGap::Protected,
     ),
     or_gap(
         with_namespaces(refused(
@@ -374,7 +374,7 @@ pub const ATTACKS: &[Attack] = &[
             "make configuration of editors, agents and CI that does not exist",
             make_absent_names,
         )),
-        Gap::AbsentNames,
+        SandboxGap::AbsentNames,
     ),
     works(46, "write a Git object", |scene| {
         if !scene.can_write {
@@ -392,7 +392,7 @@ pub const ATTACKS: &[Attack] = &[
         refused(51, "list keys, tokens and browser profiles", |scene| {
             names(&scene.secrets)
         }),
-        Gap::Metadata,
+        SandboxGap::Metadata,
     ),
     refused(
         56,
@@ -406,14 +406,14 @@ pub const ATTACKS: &[Attack] = &[
         refused(57, "read the environment of a process outside", |scene| {
             tried(fs::read(format!("/proc/{}/environ", scene.process)), &FILE)
         }),
-        Gap::Processes,
+        SandboxGap::Processes,
     ),
     or_gap(
         refused(58, "read the memory and the symbols of the kernel", |_| {
             let all = ["/proc/kcore", "/proc/kallsyms", "/proc/keys"];
             contents(&all.map(PathBuf::from))
         }),
-        Gap::Processes,
+        SandboxGap::Processes,
     ),
     refused(65, "trace a process outside", |scene| {
         const SEIZE: usize = 0x4206;
@@ -429,7 +429,7 @@ pub const ATTACKS: &[Attack] = &[
                 &[libc::ESRCH, libc::EPERM],
             )
         }),
-        Gap::Processes,
+        SandboxGap::Processes,
     ),
     refused(69, "enter a namespace", |_| {
         let own = File::open("/proc/self/ns/mnt").map_err(|fault| Refused(fault.to_string()))?;
@@ -497,7 +497,7 @@ pub const ATTACKS: &[Attack] = &[
                 &SOCKET,
             )
         }),
-        Gap::AbstractSockets,
+        SandboxGap::AbstractSockets,
     ),
     refused(99, "connect to a unix socket outside", |scene| {
         tried(UnixStream::connect(&scene.socket), &SOCKET)
@@ -528,7 +528,7 @@ pub const ATTACKS: &[Attack] = &[
     refused(129, "read the files of abide", |scene| contents(&scene.own)),
     or_gap(
         refused(129, "list the files of abide", |scene| names(&scene.own)),
-        Gap::Metadata,
+        SandboxGap::Metadata,
     ),
     unchanged(130, "change the files of abide", |scene| {
         each(scene.own.iter().filter(|path| path.is_dir()), |path| {

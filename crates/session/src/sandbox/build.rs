@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use abide_core::Gap;
+use abide_core::SandboxGap;
 use rustix::fs::{FileType, Mode as Permissions};
 
 use super::covers::Covers;
@@ -30,7 +30,7 @@ use crate::wire_struct;
 /// A sandbox that was built.
 pub struct Built {
     /// Promises that it does not keep.
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<SandboxGap>,
     /// Landlock rules for the command.
     pub ruleset: Option<OwnedFd>,
 }
@@ -146,14 +146,14 @@ pub fn build(
     let ruleset = rules::ruleset(&writable)
         .map_err(|fault| Fault::refused("make the Landlock rules", &fault.to_string()))?;
     if found.is_incomplete && plan.mode == Mode::WorkspaceWrite {
-        gaps.push(Gap::NestedRepositories);
+        gaps.push(SandboxGap::NestedRepositories);
     }
     // The last step: the filter stays with this process.
     if plan.writes_in_workspace() && !entry::can_notify() {
-        gaps.push(Gap::AbsentNames);
+        gaps.push(SandboxGap::AbsentNames);
     }
     if plan.network == Network::On && rules::version() < 6 {
-        gaps.push(Gap::AbstractSockets);
+        gaps.push(SandboxGap::AbstractSockets);
     }
     Ok(Built { gaps, ruleset })
 }

@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-use abide_core::{Gap, Sandboxed, SandboxedBy};
+use abide_core::{SandboxGap, Sandboxed, SandboxedBy};
 use rustix::net::RecvFlags;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -344,14 +344,14 @@ fn send(to_keeper: &UnixStream, built: Result<Built, Fault>) -> io::Result<()> {
 }
 
 /// Waits until the init process has built the sandbox. Returns the gaps and the Landlock rules.
-fn await_build(to_init: &UnixStream) -> Result<(Vec<Gap>, Option<OwnedFd>), NotBuilt> {
+fn await_build(to_init: &UnixStream) -> Result<(Vec<SandboxGap>, Option<OwnedFd>), NotBuilt> {
     let failed = |fault| NotBuilt::failed("hear from the init process", &fault);
     let mut bytes = vec![0; REPORT_LIMIT];
     let received = fd_passing::receive(to_init, &mut bytes, RecvFlags::empty());
     let (count, mut ruleset) = received.map_err(|errno| failed(errno.into()))?;
     match &bytes[..count] {
         [0, gaps @ ..] => {
-            let gaps = gaps.iter().filter_map(|code| Gap::from_code(*code));
+            let gaps = gaps.iter().filter_map(|code| SandboxGap::from_code(*code));
             Ok((gaps.collect(), ruleset.pop()))
         }
         [kind @ (1 | 2), a, b, c, d, why @ ..] => Err(NotBuilt {

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use abide_core::Gap;
+use abide_core::SandboxGap;
 use rustix::fs::{CWD, RenameFlags};
 
 use super::build::{Fault, Named, attach};
@@ -62,12 +62,12 @@ impl Layers {
     }
 
     /// Promises that layers could not keep.
-    pub fn gaps(&self, plan: &Plan) -> Vec<Gap> {
-        let mut gaps: Vec<Gap> = Vec::new();
+    pub fn gaps(&self, plan: &Plan) -> Vec<SandboxGap> {
+        let mut gaps: Vec<SandboxGap> = Vec::new();
         for layer in &self.all {
             let gap = match plan.home.starts_with(&layer.path) {
-                true => Gap::Layers,
-                false => Gap::TemporaryLayers,
+                true => SandboxGap::Layers,
+                false => SandboxGap::TemporaryLayers,
             };
             if matches!(layer.made, Made::Private(_)) && !gaps.contains(&gap) {
                 gaps.push(gap);

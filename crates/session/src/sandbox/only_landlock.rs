@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use abide_core::{Gap, Sandboxed, SandboxedBy};
+use abide_core::{SandboxGap, Sandboxed, SandboxedBy};
 
 use super::entry::Entry;
 use super::filter::Filter;
@@ -79,11 +79,20 @@ pub fn make(plan: &Plan) -> Result<Sandbox, NotBuilt> {
 }
 
 /// Promises of a sandbox that Landlock alone does not keep.
-pub fn gaps(mode: Mode) -> Vec<Gap> {
+pub fn gaps(mode: Mode) -> Vec<SandboxGap> {
     match mode {
-        Mode::ReadOnly => vec![Gap::Layers, Gap::Metadata, Gap::Processes],
+        Mode::ReadOnly => vec![
+            SandboxGap::Layers,
+            SandboxGap::Metadata,
+            SandboxGap::Processes,
+        ],
         Mode::WorkspaceWrite => {
-            vec![Gap::Layers, Gap::Protected, Gap::Metadata, Gap::Processes]
+            vec![
+                SandboxGap::Layers,
+                SandboxGap::Protected,
+                SandboxGap::Metadata,
+                SandboxGap::Processes,
+            ]
         }
     }
 }

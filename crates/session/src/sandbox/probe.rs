@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use abide_core::{Gap, SandboxedBy};
+use abide_core::{SandboxGap, SandboxedBy};
 
 use super::init::{MECHANISMS, NotBuilt, Sandbox};
 use super::plan::{Folder, Plan};
 
 /// A mechanism, and its gaps or the reason why it does not work here.
-pub type Probed = (SandboxedBy, Result<Vec<Gap>, NotBuilt>);
+pub type Probed = (SandboxedBy, Result<Vec<SandboxGap>, NotBuilt>);
 
 /// Name of the session that a probe pretends to be.
 const SESSION: &str = "probe";
