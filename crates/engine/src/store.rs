@@ -6,6 +6,7 @@ mod deliveries;
 mod held;
 mod known_timers;
 mod load;
+mod open;
 mod postgres;
 mod query;
 mod read;
@@ -32,11 +33,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use seal::UNSEALED;
 
 use crate::clients::ConnectedReaders;
-pub(crate) use damage::{OpenedStore, open_postgres};
-pub use damage::{check, damaged_copies, open, wal_is_damaged};
+pub use damage::{check, damaged_copies, wal_is_damaged};
 pub use deliveries::{ClientRow, Delivery, DeliveryState, WakerRecord};
 pub use held::CommandAnswer;
 pub(crate) use load::RowScope;
+pub use open::open;
+pub(crate) use open::{OpenedStore, open_postgres};
 pub(crate) use postgres::{
     Address as PostgresAddress, Link, OpenedFleet, OwnMachine, SCHEMA_VERSION, ShardChange,
     ShardRows, TIMELINE, text_array,

@@ -2,17 +2,11 @@
 //! what can be read: commands do not depend on the database.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use abide_core::Record;
 use rusqlite::Connection;
 use rusqlite::types::Value;
-use tokio::sync::oneshot;
 
-use super::{
-    Opened, OpenedFleet, OwnMachine, PostgresAddress, Sqlite, Store, StoreFault, StoreReader,
-    WakerRecord, connect, load, postgres, schema, wal,
-};
+use super::{Opened, Sqlite, StoreFault, connect, schema, wal};
 use crate::clock::{Clock, SystemClock};
 use crate::secret;
 
@@ -22,104 +16,6 @@ const MAX_CHECKED: u64 = 32 << 20;
 const DAMAGED_SUFFIX: &str = "damaged-";
 /// Suffixes of the files that SQLite keeps beside a database.
 const COMPANION_SUFFIXES: [&str; 2] = ["-wal", "-shm"];
-
-/// Opens the database. A damaged one is renamed first, and its readable rows are copied. Without a database that can
-/// be opened, nothing is stored. Returns a sentence about the fault, if there is one.
-pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), StoreFault> {
-    let known = known_key(path);
-    let wal_damaged = wal_is_damaged(path);
-    let opened = check_at_start(path).and_then(|()| Sqlite::open(path, boot_id));
-    let (opened, fault_text) = match opened {
-        Ok(opened) => {
-            let fault_text = match known {
-                Some(known) if known != opened.state.id_permutation.key => Some(format!(
-                    "the database {} was lost: it was missing, or empty. The timers, questions and messages in it \
-                     are gone",
-                    path.display()
-                )),
-                _ if wal_damaged => Some(format!(
-                    "the journal of the database, {}-wal, was damaged: what was recorded last may be lost",
-                    path.display()
-                )),
-                _ => None,
-            };
-            (opened, fault_text)
-        }
-        Err(StoreFault::Damaged(why)) => {
-            let (opened, fault_text) = replace_damaged(path, boot_id, &why)?;
-            (opened, Some(fault_text))
-        }
-        Err(fault @ (StoreFault::Unopenable(_) | StoreFault::Broken(_))) => {
-            let fault_text = format!(
-                "{fault} ({}). Timers and messages are refused until that is put right and the daemon is started \
-                 again; commands run",
-                path.display()
-            );
-            let store = NoDatabase {
-                why: fault_text.clone(),
-                trouble: None,
-            };
-            return Ok((open_without_database(boot_id, store)?, Some(fault_text)));
-        }
-        Err(fault) => return Err(fault),
-    };
-    let key = opened.state.id_permutation.key;
-    if known != Some(key)
-        && let Err(fault) = secret::write(&key_file(path), &format!("{key:016x}"))
-    {
-        tracing::warn!(
-            "cannot store the id of the database, so its loss will not be noticed: {fault}"
-        );
-    }
-    Ok((opened, fault_text))
-}
-
-/// Database that was opened, or none if it cannot be used.
-pub(crate) struct OpenedStore {
-    pub opened: Opened,
-    /// Fault with which the daemon can run, as a sentence for people.
-    pub fault: Option<String>,
-    /// Fleet of the database, if it can be used.
-    pub fleet: Option<OpenedFleet>,
-    /// Tells when a database that could not be used can be.
-    pub usable_again: Option<oneshot::Receiver<()>>,
-}
-
-/// Opens a PostgreSQL database. Without one that can be used, nothing is stored until there is.
-pub(crate) async fn open_postgres(
-    address: PostgresAddress,
-    machine: OwnMachine,
-) -> Result<OpenedStore, StoreFault> {
-    let boot_id = machine.boot_id;
-    let fault = match postgres::open(address.clone(), machine).await {
-        Ok((opened, fleet)) => {
-            return Ok(OpenedStore {
-                opened,
-                fault: None,
-                fleet: Some(fleet),
-                usable_again: None,
-            });
-        }
-        Err(fault @ StoreFault::Refused(_)) => return Err(fault),
-        Err(fault) => fault,
-    };
-    let sentence = format!(
-        "the database at {} cannot be used: {}",
-        address.shown(),
-        fault.reason()
-    );
-    tracing::error!("{sentence}. Timers and messages are refused until it can be; commands run");
-    let store = NoDatabase {
-        why: sentence.clone(),
-        trouble: Some(sentence),
-    };
-    Ok(OpenedStore {
-        opened: open_without_database(boot_id, store)?,
-        fault: None,
-        fleet: None,
-        usable_again: Some(postgres::watch(address)),
-    })
-}
 
 /// Checks the database without changing it.
 pub fn check(path: &Path) -> Result<(), StoreFault> {
@@ -163,7 +59,7 @@ pub fn damaged_copies(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Finds damage that would only show when a page is needed.
-fn check_at_start(path: &Path) -> Result<(), StoreFault> {
+pub(super) fn check_at_start(path: &Path) -> Result<(), StoreFault> {
     match std::fs::metadata(path) {
         Ok(found) if (1..=MAX_CHECKED).contains(&found.len()) => quick_check(&connect(path)?),
         _ => Ok(()),
@@ -191,17 +87,21 @@ fn companion(path: &Path, end: &str) -> PathBuf {
 }
 
 /// File with the id key of the database, which is created with it. A database with another key is another one.
-fn key_file(path: &Path) -> PathBuf {
+pub(super) fn key_file(path: &Path) -> PathBuf {
     path.with_added_extension("id")
 }
 
-fn known_key(path: &Path) -> Option<u64> {
+pub(super) fn known_key(path: &Path) -> Option<u64> {
     let text = secret::read(&key_file(path)).ok()??;
     u64::from_str_radix(std::str::from_utf8(&text).ok()?.trim(), 16).ok()
 }
 
 /// Renames a damaged database, and opens a new one with the rows that could be read.
-fn replace_damaged(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, String), StoreFault> {
+pub(super) fn replace_damaged(
+    path: &Path,
+    boot_id: u128,
+    why: &str,
+) -> Result<(Opened, String), StoreFault> {
     let renamed =
         path.with_added_extension(format!("{DAMAGED_SUFFIX}{}", SystemClock.now().wall.0));
     let rename = |from: &Path, to: &Path| {
@@ -298,65 +198,12 @@ fn copy_rows(old: &Connection, new: &Connection, table: &str, order: &str) -> Op
     Some(())
 }
 
-/// Opens without a database: nothing is stored, and calls that need storage are refused.
-fn open_without_database(boot_id: u128, store: NoDatabase) -> Result<Opened, StoreFault> {
-    let mut db = in_memory()?;
-    let (state, open) = load(&mut db, boot_id)?;
-    let reader = StoreReader::new(db, in_memory()?, state.id_permutation);
-    Ok(Opened {
-        store: Arc::new(store),
-        reader,
-        state,
-        open,
-    })
-}
-
-fn in_memory() -> Result<Connection, StoreFault> {
-    let mut db = Connection::open_in_memory()?;
-    schema::migrate(&mut db)?;
-    Ok(db)
-}
-
-/// Store without a database. Refuses with the reason.
-struct NoDatabase {
-    why: String,
-    /// Sentence for calls and the status, if the database may come back while the daemon runs.
-    trouble: Option<String>,
-}
-
-impl NoDatabase {
-    fn refuse<T>(&self) -> oneshot::Receiver<Result<T, StoreFault>> {
-        let (done, answer) = oneshot::channel();
-        let _ = done.send(Err(StoreFault::Unopenable(self.why.clone())));
-        answer
-    }
-}
-
-impl Store for NoDatabase {
-    fn commit(&self, _: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>> {
-        self.refuse()
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.trouble.clone()
-    }
-
-    fn write_waker_record(&self, _: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>> {
-        self.refuse()
-    }
-
-    fn prune(&self, _: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {
-        let (done, answer) = oneshot::channel();
-        let _ = done.send(Ok(0));
-        answer
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
+    use crate::store::{Store, open};
 
     const PAGE: u64 = 4_096;
 
