@@ -122,8 +122,15 @@ impl Bounds {
         }
     }
 
+    /// Checks the host and port, and tells if a command of the agent could connect there now: on this machine, if one has
+    /// opened the port.
+    pub(super) fn may_reach(&self, host: Option<&str>, port: u16) -> Result<bool, OutOfBounds> {
+        self.check_host(host, port)?;
+        Ok(!port::is_local(host) || self.reaches_local(port))
+    }
+
     /// True if a command of the agent could connect to a port of this machine.
-    pub(super) fn reaches_local(&self, port: u16) -> bool {
+    fn reaches_local(&self, port: u16) -> bool {
         match &self.plan.network {
             Network::On => true,
             Network::Off => false,

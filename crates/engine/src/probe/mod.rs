@@ -12,7 +12,7 @@ mod file;
 mod inotify;
 mod pattern;
 mod port;
-mod port_candidates;
+mod reach;
 mod session;
 mod url;
 
@@ -615,11 +615,14 @@ async fn still_hold(leaves: Vec<LeafCondition<'_>>, context: ProbeContext<'_>) -
     for leaf in leaves {
         let holds = match leaf.condition {
             Condition::Port { host, port, .. } => {
-                let opened = port::open(host.as_deref(), *port, context).await;
-                opened.is_ok_and(|opened| opened.is_ok())
+                let opened = port::check(host.as_deref(), *port, context).await;
+                opened.is_ok_and(|opened| opened.holds())
             }
             Condition::File(condition) => file::holds_now(condition, context).await,
-            Condition::Url(condition) => url::check(condition, context).await.is_ok(),
+            Condition::Url(condition) => {
+                let answered = url::check(condition, context).await;
+                answered.is_ok_and(|answered| answered.holds())
+            }
             Condition::Command(condition) => command::try_once(condition, context, leaf.place)
                 .await
                 .holds(),

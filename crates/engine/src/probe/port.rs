@@ -2,12 +2,12 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::pin::pin;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use super::{Bounds, Impossible, Observations, OutOfBounds, ProbeContext, port_candidates};
+use super::reach::{Attempt, NOT_OPENED, until_reached};
+use super::{Bounds, Impossible, Observations, OutOfBounds, ProbeContext};
 use crate::clock::pause;
 use crate::dns;
 
@@ -22,35 +22,10 @@ pub(super) async fn until_open(
     context: ProbeContext<'_>,
     observations: &Observations,
 ) -> Result<String, Impossible> {
-    let name = display_name(host, port);
+    let name = format!("port {}", display_name(host, port));
+    let attempt = || check(host, port, context);
     let local = is_local(host);
-    let mut backoff = context.services.active.begin(local, every_ms);
-    let mut candidates = pin!(port_candidates::all_failed(port_candidates::follow(
-        context, local
-    )));
-    let mut last = None;
-    observations.set_if_empty(|| format!("port {name}: no answer yet"));
-    loop {
-        match open(host, port, context).await? {
-            Ok(()) => {
-                let seen = format!("port {name} is open");
-                observations.set(seen.as_str());
-                return Ok(seen);
-            }
-            Err(e) => {
-                let why = format!("port {name}: {}", reason(&e));
-                observations.set(why.as_str());
-                // This attempt was the last one.
-                if let Some(last) = last {
-                    return Err(port_candidates::impossible(&why, &last));
-                }
-            }
-        }
-        tokio::select! {
-            ended = &mut candidates => last = Some(ended),
-            () = backoff.pause(false) => {}
-        }
-    }
+    until_reached(&name, local, every_ms, context, observations, attempt).await
 }
 
 /// Host and port for messages.
@@ -66,24 +41,21 @@ pub(super) fn is_local(host: Option<&str>) -> bool {
 }
 
 /// One attempt, if the owner of the condition may make it.
-pub(super) async fn open(
+pub(super) async fn check(
     host: Option<&str>,
     port: u16,
     context: ProbeContext<'_>,
-) -> Result<io::Result<()>, OutOfBounds> {
+) -> Result<Attempt, OutOfBounds> {
     let bounds = context.bounds().await?;
-    if let Some(bounds) = &bounds {
-        bounds.check_host(host, port)?;
-        if is_local(host) && !bounds.reaches_local(port) {
-            return Ok(Err(not_opened()));
-        }
+    if let Some(bounds) = &bounds
+        && !bounds.may_reach(host, port)?
+    {
+        return Ok(Attempt::NoAnswer(NOT_OPENED.to_owned()));
     }
-    Ok(connect(host, port, bounds.as_ref()).await)
-}
-
-/// Error of a connection to a port of this machine that no command of the agent has opened.
-pub(super) fn not_opened() -> io::Error {
-    io::Error::other("no command of this agent listens there")
+    Ok(match connect(host, port, bounds.as_ref()).await {
+        Ok(()) => Attempt::Holds("is open".to_owned()),
+        Err(fault) => Attempt::NoAnswer(reason(&fault)),
+    })
 }
 
 /// Connects. Without a host, or with the name `localhost`, either loopback address will do, even if only one is in the
@@ -125,15 +97,15 @@ fn is_self_connected(stream: &TcpStream) -> bool {
 async fn within<T>(what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::select! {
         done = what => done,
-        () = pause(ANSWER_LIMIT) => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer within 3s")),
+        () = pause(ANSWER_LIMIT) => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 
 /// Error text without the errno.
-pub(super) fn reason(e: &io::Error) -> String {
+fn reason(e: &io::Error) -> String {
     match e.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".into(),
-        io::ErrorKind::TimedOut => "no answer within 3s".into(),
+        io::ErrorKind::TimedOut => format!("no answer within {}s", ANSWER_LIMIT.as_secs()),
         _ => e.to_string(),
     }
 }

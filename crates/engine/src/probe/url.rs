@@ -12,7 +12,8 @@ use regex::bytes::Regex;
 
 use super::condition::Url;
 use super::pattern::{OVERLAP, masked};
-use super::{Bounds, Impossible, Observations, OutOfBounds, ProbeContext, port, port_candidates};
+use super::reach::{Attempt, NOT_OPENED, until_reached};
+use super::{Bounds, Impossible, Observations, OutOfBounds, ProbeContext, port};
 use crate::clock::pause;
 use crate::web::{Address, Answer, USER_AGENT, Web, WebFault};
 
@@ -27,71 +28,38 @@ pub(super) async fn until_answers(
     context: ProbeContext<'_>,
     observations: &Observations,
 ) -> Result<String, Impossible> {
-    observations.set_if_empty(|| format!("{}: no answer yet", condition.url));
+    let (name, every_ms) = (&condition.url, condition.every_ms);
+    let attempt = || check(condition, context);
     let local = port::is_local(Some(&condition.host));
-    let mut backoff = context.services.active.begin(local, condition.every_ms);
-    let mut candidates = pin!(port_candidates::all_failed(port_candidates::follow(
-        context, local
-    )));
-    let mut last = None;
-    loop {
-        let answered = match check(condition, context).await {
-            Ok(seen) => {
-                let seen = format!("{} answered {seen}", condition.url);
-                observations.set(seen.as_str());
-                return Ok(seen);
-            }
-            Err(Mismatch::OutOfBounds(why)) => return Err(why.into()),
-            Err(mismatch) => {
-                let why = format!("{}: {}", condition.url, mismatch.why());
-                observations.set(why.as_str());
-                // This attempt was the last one, unless something other than the agent's sessions answers.
-                if let (Some(last), Mismatch::NoAnswer(_)) = (&last, &mismatch) {
-                    return Err(port_candidates::impossible(&why, last));
-                }
-                matches!(mismatch, Mismatch::Other(_))
-            }
-        };
-        tokio::select! {
-            ended = &mut candidates, if last.is_none() => last = Some(ended),
-            () = backoff.pause(answered) => {}
-        }
-    }
+    until_reached(name, local, every_ms, context, observations, attempt).await
 }
 
-/// Reason why an attempt did not satisfy the condition.
-pub(super) enum Mismatch {
-    /// Nothing answers.
-    NoAnswer(String),
-    /// The answer is another one.
-    Other(String),
-    /// The owner of the condition must not look there.
-    OutOfBounds(OutOfBounds),
+/// One attempt, if the owner of the condition may make it.
+pub(super) async fn check(
+    condition: &Url,
+    context: ProbeContext<'_>,
+) -> Result<Attempt, OutOfBounds> {
+    let bounds = context.bounds().await?;
+    if let Some(bounds) = &bounds
+        && !bounds.may_reach(Some(&condition.host), condition.port)?
+    {
+        return Ok(Attempt::NoAnswer(NOT_OPENED.to_owned()));
+    }
+    let answered = answer(condition, &context.services.web, bounds.as_ref());
+    Ok(answered
+        .await
+        .unwrap_or_else(|fault| Attempt::NoAnswer(fault.to_string())))
 }
 
-impl Mismatch {
-    fn why(&self) -> &str {
-        match self {
-            Mismatch::NoAnswer(why) | Mismatch::Other(why) => why,
-            Mismatch::OutOfBounds(why) => &why.0,
-        }
-    }
-}
-
-/// One attempt: a description of the answer, or why it does not satisfy the condition.
-pub(super) async fn check(condition: &Url, context: ProbeContext<'_>) -> Result<String, Mismatch> {
-    let bounds = context.bounds().await.map_err(Mismatch::OutOfBounds)?;
-    if let Some(bounds) = &bounds {
-        let (host, port) = (&condition.host, condition.port);
-        (bounds.check_host(Some(host), port)).map_err(Mismatch::OutOfBounds)?;
-        if port::is_local(Some(host)) && !bounds.reaches_local(port) {
-            return Err(Mismatch::NoAnswer(port::not_opened().to_string()));
-        }
-    }
+/// Sends the request, and compares the answer with the condition.
+async fn answer(condition: &Url, web: &Web, bounds: Option<&Bounds>) -> Result<Attempt, WebFault> {
     let mut late = pin!(pause(ANSWER_LIMIT));
     let mut answer = tokio::select! {
-        answer = request(condition, &context.services.web, bounds.as_ref()) => answer.map_err(|fault| Mismatch::NoAnswer(fault.to_string()))?,
-        () = &mut late => return Err(Mismatch::NoAnswer("no answer within 10s".into())),
+        answer = request(condition, web, bounds) => answer?,
+        () = &mut late => {
+            let limit = ANSWER_LIMIT.as_secs();
+            return Ok(Attempt::NoAnswer(format!("no answer within {limit}s")));
+        }
     };
     let status = answer.response.status();
     let right = condition
@@ -104,21 +72,21 @@ pub(super) async fn check(condition: &Url, context: ProbeContext<'_>) -> Result<
         let elsewhere = elsewhere.and_then(|to| to.to_str().ok());
         let elsewhere = elsewhere.filter(|_| status.is_redirection());
         let elsewhere = elsewhere.map_or(String::new(), |to| format!(", which leads to {to}"));
-        return Err(Mismatch::Other(format!("answered {status}{elsewhere}")));
+        return Ok(Attempt::Mismatch(format!("answered {status}{elsewhere}")));
     }
     let Some(body) = &condition.body else {
-        return Ok(status.to_string());
+        return Ok(Attempt::Holds(format!("answered {status}")));
     };
-    match find(answer.response.body_mut(), body, late).await {
-        Ok(Search::Found(words)) => Ok(format!("{status} with {words:?}")),
+    Ok(match find(answer.response.body_mut(), body, late).await {
+        Ok(Search::Found(words)) => Attempt::Holds(format!("answered {status} with {words:?}")),
         Ok(Search::NoMatch { bytes }) => {
             let part = if bytes < MAX_BODY { "" } else { "the first " };
-            Err(Mismatch::Other(format!(
+            Attempt::Mismatch(format!(
                 "answered {status}, without a match in {part}{bytes} bytes of its body"
-            )))
+            ))
         }
-        Err(fault) => Err(Mismatch::Other(format!("its body cannot be read: {fault}"))),
-    }
+        Err(fault) => Attempt::Mismatch(format!("its body cannot be read: {fault}")),
+    })
 }
 
 async fn request(condition: &Url, web: &Web, bounds: Option<&Bounds>) -> Result<Answer, WebFault> {
