@@ -4,7 +4,7 @@ import { defineConfig } from 'eslint/config';
 import tseslint from 'typescript-eslint';
 
 export default defineConfig(
-  { ignores: ['dist', 'node_modules', 'test-results', 'dev'] },
+  { ignores: ['dist', 'node_modules', 'test-results'] },
   tseslint.configs.strictTypeChecked,
   hooks.configs.flat['recommended-latest'],
   {

@@ -1,4 +1,4 @@
-// The pictures for the README: a real daemon, real sessions, real timers.
+// The picture for the README: a real daemon, real sessions, real timers.
 
 import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -45,15 +45,4 @@ test('what happens now, light', async ({ abide, inside: page }) => {
   await expect(page.getByRole('group', { name: /^Last lines/ }).filter({ hasText: /row_\d+5 / }).first()).toBeVisible();
   await expect(page.getByText('Mission: Check that the certificates were renewed', { exact: true })).toBeVisible();
   await draw(page, resolve(DEMO, 'page-light.png'));
-});
-
-test.describe('a phone', () => {
-  test.use({ viewport: { width: 390, height: 760 }, colorScheme: 'dark', deviceScaleFactor: 2, isMobile: true, hasTouch: true });
-
-  test('a question, dark', async ({ abide, inside: page }) => {
-    write(abide);
-    ask(abide);
-    await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
-    await draw(page, resolve(DEMO, 'page-dark.png'));
-  });
 });

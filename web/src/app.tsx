@@ -238,12 +238,11 @@ function Banner() {
       {state.state === 'broken' && (
         <div className="banner">
           <strong>Reconnecting…</strong>
-          <span>
-            abide does not answer, so this page may be out of date. Any command starts it: <CommandExample command="abide status" />{' '}
-            {/* Screen readers do not read the passing seconds. */}
-            <span aria-hidden="true">
-              <NextTry at={state.nextAt} />
-            </span>
+          <span>abide does not answer, so this page may be out of date. Any command starts it:</span>
+          <CommandExample command="abide status" />
+          {/* Screen readers do not read the passing seconds. */}
+          <span aria-hidden="true">
+            <NextTry at={state.nextAt} />
           </span>
           <button type="button" className="button compact" onClick={tryNow}>
             Try now

@@ -53,7 +53,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
       const { id, timer, log } = await furnish(abide);
       await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
       await expect(page.getByRole('article', { name: 'tea' })).toBeVisible();
-      const paths = ['/', '/timers', `/timers/${timer}`, '/sessions', `/sessions/${id}`, `/sessions/${log}?find=word#L3`, '/messages', '/rules', '/rules?tab=decisions', '/rules?tab=refusals'];
+      const paths = ['/', '/timers', `/timers/${timer}`, '/sessions', `/sessions/${id}`, `/sessions/${log}?find=word#L3`, '/messages', '/rules', '/rules?tab=decisions', '/rules?tab=refusals', '/sessions/session_none', '/timers/timer_none', '/no/such/place'];
       for (const path of paths) {
         await show(page, path);
         await expect(page.getByRole('heading', { level: 1 })).toBeVisible();

@@ -91,7 +91,7 @@ test('the menu of a row has every action and every pause', async ({ abide, insid
     await expect(row).toContainText('Paused');
     await expect.poll(status).toBe('paused');
     await row.getByRole('button', { name: 'Actions for tea' }).click();
-    await expect(page.getByRole('menuitem', { name: 'Cancel wait' })).toHaveAttribute('aria-disabled', 'true');
+    await expect(page.getByRole('menuitem', { name: 'Run in background' })).toHaveAttribute('aria-disabled', 'true');
     await page.keyboard.press('Escape');
     await choose('Resume');
     await expect(row).toContainText('Running');
@@ -107,10 +107,10 @@ test('the menu of a row has every action and every pause', async ({ abide, insid
   await dialog.getByRole('button', { name: 'Pause' }).click();
   await expect(row).toContainText('Paused');
   await choose('Resume');
-  await choose('Cancel wait');
+  await choose('Run in background');
   await expect(row).toContainText('In background');
   await row.getByRole('button', { name: 'Actions for tea' }).click();
-  await expect(page.getByRole('menuitem', { name: 'Cancel wait' })).toHaveAttribute('aria-disabled', 'true');
+  await expect(page.getByRole('menuitem', { name: 'Run in background' })).toHaveAttribute('aria-disabled', 'true');
   await page.getByRole('menuitem', { name: 'Stop timer…' }).click();
   await page.getByRole('button', { name: 'Stop timer', exact: true }).click();
   await expect(page.getByText('No active timers')).toBeVisible();

@@ -136,7 +136,7 @@ for (const order of ORDERS) {
     await inOrder(page, order, act('resume'), became('running'), () => card.getByRole('button', { name: 'Resume' }).click());
     expect(await looks(page)).toEqual(['Paused', 'Running']);
     await noteLooks(page, chip);
-    await inOrder(page, order, act('cancel'), became('running_background'), () => card.getByRole('button', { name: 'Cancel wait' }).click());
+    await inOrder(page, order, act('cancel'), became('running_background'), () => card.getByRole('button', { name: 'Run in background' }).click());
     expect(await looks(page)).toEqual(['Running', 'In background']);
     await noteLooks(page, chip);
     await inOrder(page, order, act('stop'), became('stopped'), async () => {
@@ -212,7 +212,7 @@ test('an action that comes too late shows the daemon’s error, then the event u
   const card = page.getByRole('article', { name: 'tea' });
   await page.evaluate(() => window.gate.hold());
   await abide.ask('POST', `/v1/timers/${id}/stop`, { reason: 'not needed' });
-  await card.getByRole('button', { name: 'Cancel wait' }).click();
+  await card.getByRole('button', { name: 'Run in background' }).click();
   await waitForToast(page, 'The timer was not sent to the background');
   await expect(card.getByText('Running')).toBeVisible();
   await page.evaluate(() => window.gate.release());

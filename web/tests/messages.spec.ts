@@ -4,7 +4,9 @@ import { expect, test, waitForToast } from './abide';
 
 test('a message is counted as unread until it is viewed, and links to its timer', async ({ abide, inside: page }) => {
   const [id] = await abide.timers({ total_duration: 0.05, mission: 'look at the build' });
-  await expect(page.getByRole('region', { name: 'Messages' })).toContainText('Mission: look at the build');
+  const newest = page.getByRole('region', { name: 'Messages' });
+  await expect(newest).toContainText('Mission: look at the build');
+  await expect(newest.getByRole('link', { name: /has completed/ })).toHaveAttribute('href', `/timers/${id}`);
   const link = page.getByRole('navigation', { name: 'Views' }).getByRole('link', { name: 'Messages' });
   await expect(link).toHaveText(/Messages\s*1$/);
   await page.keyboard.press('4');

@@ -11,7 +11,7 @@ test('a page survives a daemon restart without a reload', async ({ abide, inside
   await expect(page.getByText('Reconnecting…')).toBeVisible();
   await expect(page.getByText('Not connected')).toBeAttached();
   await expect(page.getByRole('button', { name: 'Copy abide status' })).toBeVisible();
-  await page.getByRole('article', { name: 'before' }).getByRole('button', { name: 'Cancel wait' }).click();
+  await page.getByRole('article', { name: 'before' }).getByRole('button', { name: 'Run in background' }).click();
   await waitForToast(page, 'abide does not answer. It is unknown');
   await abide.cli('status');
   await abide.timers({ total_duration: 600, reason: 'after' });

@@ -102,6 +102,7 @@ test('the log can be searched and downloaded', async ({ abide, inside: page }) =
   await page.getByLabel('Find', { exact: true }).fill('needle \\d');
   const match = page.getByRole('list', { name: 'Matching lines' }).getByRole('listitem');
   await expect(match).toContainText('needle 7');
+  await expect(page.getByText('1 line matches', { exact: true })).toBeVisible();
   await match.getByRole('link').click();
   await expect(page.locator('[data-line="2"]')).toContainText('needle 7');
   const coming = page.waitForEvent('download');
@@ -263,7 +264,7 @@ test('a terminal connects again when the page has lost its connection', async ({
 
 test('a session is renamed and found by its name', async ({ abide, inside: page }) => {
   abide.start('run', '--name', 'first', '--', 'echo ready; sleep 600');
-  await page.getByRole('article', { name: /^echo ready/ }).getByRole('link', { name: 'Open' }).click();
+  await page.getByRole('article', { name: 'first: echo ready; sleep 600' }).getByRole('link', { name: 'Open' }).click();
   await expect(page.getByText('first', { exact: true })).toBeVisible();
   await page.getByRole('button', { name: 'Rename…' }).click();
   const dialog = page.getByRole('dialog', { name: 'Rename the session' });

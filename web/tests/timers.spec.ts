@@ -12,12 +12,12 @@ test('a timer shows its times and every button works', async ({ abide, inside: p
   await page.getByRole('menuitem', { name: '5 minutes', exact: true }).click();
   await expect(card.getByText('Paused')).toBeVisible();
   await expect(card).toContainText(/resumes in [45]m/);
-  await expect(card.getByRole('button', { name: 'Cancel wait' })).toBeDisabled();
+  await expect(card.getByRole('button', { name: 'Run in background' })).toBeDisabled();
   await card.getByRole('button', { name: 'Resume' }).click();
   await expect(card.getByText('Running')).toBeVisible();
-  await card.getByRole('button', { name: 'Cancel wait' }).click();
+  await card.getByRole('button', { name: 'Run in background' }).click();
   await expect(card.getByText('In background', { exact: true })).toBeVisible();
-  await expect(card.getByRole('button', { name: 'Cancel wait' })).toBeDisabled();
+  await expect(card.getByRole('button', { name: 'Run in background' })).toBeDisabled();
   await card.getByRole('button', { name: 'Stop timer…' }).click();
   await page.getByRole('button', { name: 'Cancel' }).click();
   await expect(card.getByText('In background', { exact: true })).toBeVisible();

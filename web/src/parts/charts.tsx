@@ -49,7 +49,7 @@ function useScheme(): string {
 }
 
 /** The last days up to today in UTC, as the daemon counts them. */
-export function lastDays(today: number): string[] {
+function lastDays(today: number): string[] {
   return Array.from({ length: SHOWN }, (_, n) => new Date(today - (SHOWN - 1 - n) * DAY).toISOString().slice(0, 10));
 }
 

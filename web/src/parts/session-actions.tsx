@@ -108,12 +108,12 @@ function Limits({ session, onClose }: { session: CachedSession; onClose: () => v
         <label className="field">
           <span>Time limit, from now</span>
           <input className="input" value={time} onChange={(event) => setTime(event.target.value)} placeholder="unchanged" autoFocus />
-          <small>{session.timeout === null ? 'No limit now.' : `Now ${duration(session.timeout)} from the start.`} At the limit the command is killed.</small>
+          <small>{session.timeout === null ? 'Currently none.' : `Currently ${duration(session.timeout)} from the start.`} At the limit the command is killed.</small>
         </label>
         <label className="field">
           <span>Quiet time before a question</span>
           <input className="input" value={idle} onChange={(event) => setIdle(event.target.value)} placeholder="unchanged" />
-          <small>{session.idle === null ? 'No question now.' : `Now ${duration(session.idle)}.`} Durations such as 90s, 10m or 1h30m.</small>
+          <small>{session.idle === null ? 'Currently none.' : `Currently ${duration(session.idle)}.`} Durations such as 90s, 10m or 1h30m.</small>
         </label>
         {invalid && <p className="fault">Not a valid duration.</p>}
       </DialogForm>

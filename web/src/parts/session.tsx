@@ -23,7 +23,7 @@ const ENDS: Record<string, string> = {
 };
 
 /** The result of a session: its text and its tone. */
-export function howItEnded(session: Session): [string, string] {
+function howItEnded(session: Session): [string, string] {
   if (session.status === 'failed') return ['Failed to start', 'bad'];
   if (session.status === 'unreachable') return ['Machine unreachable', 'warn'];
   if (session.status === 'lost') return ['Lost', 'bad'];
@@ -129,7 +129,7 @@ export const SessionCard = memo(function SessionCard({ id }: { id: string }) {
       <div className="card-head">
         <h3 className="title" id={`${id}-title`}>
           <Link href={`/sessions/${id}`} title={visible(session.command)}>
-            <FewLines text={session.command} />
+            <FewLines text={session.command} before={session.name && <b>{session.name}: </b>} />
           </Link>
         </h3>
         <SessionState session={session} waits={pulse?.waiting_for_input ?? false} />

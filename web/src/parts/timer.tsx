@@ -184,7 +184,7 @@ function StopDialog({ timer, onClose }: { timer: CachedTimer; onClose: () => voi
   );
 }
 
-const BACKGROUND = 'The agent no longer waits for the timer. It continues and notifies the agent when it completes';
+const BACKGROUND = 'Cancel the wait: the timer continues, and the agent is notified when it completes';
 
 /** The buttons that are allowed in the current state. */
 export function TimerButtons({ timer }: { timer: CachedTimer }) {
@@ -219,7 +219,7 @@ export function TimerButtons({ timer }: { timer: CachedTimer }) {
         title={BACKGROUND}
         onClick={() => void timerAction(id, 'cancel')}
       >
-        Cancel wait
+        Run in background
       </button>
       <button type="button" className="button compact bad" onClick={() => setStopping(true)}>
         Stop timer…
@@ -256,13 +256,14 @@ export function TimerMenu({ timer, tabIndex }: { timer: CachedTimer; tabIndex: n
             <PauseItems id={id} onOther={() => setAsking(true)} />
           </Menu.Group>
         )}
+        <Menu.Separator className="menu-line" />
         <Menu.Item
           className="menu-item"
           disabled={timer.status !== 'running'}
           title={BACKGROUND}
           onClick={() => void timerAction(id, 'cancel')}
         >
-          Cancel wait
+          Run in background
         </Menu.Item>
         <Menu.Item className="menu-item fault" onClick={() => setStopping(true)}>
           Stop timer…

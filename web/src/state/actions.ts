@@ -42,7 +42,7 @@ export function inTurn(id: string, act: () => Promise<boolean>): Promise<boolean
   return mine;
 }
 
-export const QUIET_FOR = 600;
+const QUIET_FOR = 600;
 
 export async function answer(id: string, word: 'yes' | 'no' | 'quiet'): Promise<boolean> {
   const body = word === 'quiet' ? { answer: 'yes', quiet_for: QUIET_FOR } : { answer: word };

@@ -4,7 +4,7 @@ import { post } from './api';
 import { connect, disconnect, loaded } from './live';
 
 /** The login code in a link, or the text itself. */
-export function codeIn(text: string): string {
+function codeIn(text: string): string {
   const found = /#login=([^&\s]+)/.exec(text);
   return decodeURIComponent(found?.[1] ?? text.trim());
 }

@@ -57,7 +57,7 @@ function Ended({ id }: { id: string }) {
     <li>
       <SessionState session={session} />
       <Link className="name one-line" href={`/sessions/${id}`} title={visible(session.command)}>
-        <OneLine text={session.command} />
+        <OneLine text={session.command} before={session.name && <b>{session.name}:</b>} />
       </Link>
       <span className="soft small">
         <Ago stamp={endOf(session)} />
@@ -84,7 +84,9 @@ function FeedItem({ id }: { id: string }) {
   const rest = message.text.slice(message.text.indexOf(line) + line.length);
   return (
     <li>
-      <FewLines text={line} prose />
+      <Link className="name" href={message.timer_id !== undefined ? `/timers/${message.timer_id}` : `/sessions/${message.session_id ?? ''}`}>
+        <FewLines text={line} prose />
+      </Link>
       {more > 0 && (
         <span className="soft small">
           <FewLines text={rest} prose />

@@ -326,7 +326,7 @@ function Decisions() {
                 {words}
               </option>
             ))}
-            <option value={EVERY}>All, also without a rule</option>
+            <option value={EVERY}>All, and commands without a rule</option>
           </select>
         </label>
       </div>
@@ -334,7 +334,7 @@ function Decisions() {
       {!found && !fault && <p className="soft">Loading…</p>}
       {found?.items.length === 0 && (
         <Empty title={filtered ? 'No matching decisions' : 'No decisions yet'}>
-          {!filtered && <span>Commands that no rule is about are started; the filter shows them too.</span>}
+          {!filtered && <span>Decisions of rules appear here. Commands that no rule matches are started; the filter can show them, too.</span>}
         </Empty>
       )}
       {found && found.items.length > 0 && (
@@ -422,7 +422,7 @@ function Refused() {
       {!found && !fault && <p className="soft">Loading…</p>}
       {found?.items.length === 0 && (
         <Empty title="No sandbox has refused anything">
-          <span>Switch the sandbox on in config.toml, or try it:</span>
+          <span>Turn on the sandbox in <code>config.toml</code>, or try it:</span>
           <CommandExample command="abide run --sandbox workspace-write -- touch /etc/x" />
         </Empty>
       )}

@@ -54,6 +54,7 @@ export function Session({ id }: { id: string }) {
   if (!session) {
     return (
       <div className="page">
+        <h1>Session</h1>
         {fault !== null ? (
           <Empty title={errorMessage(fault)}>
             <Link href="/sessions">All sessions</Link>
@@ -71,8 +72,10 @@ export function Session({ id }: { id: string }) {
         <div className="page-head">
           <SessionState session={session} waits={pulse?.waiting_for_input ?? false} />
           {session.name && <b>{session.name}</b>}
-          <span className="soft small">{id}</span>
-          <RenameButton session={session} />
+          <span className="session-id">
+            <span className="soft small">{id}</span>
+            <RenameButton session={session} />
+          </span>
           <div className="end">
             <a className="button folds" href={`/v1/sessions/${id}/log/raw?download=1`} download={`${id}.log`} title="Download the log">
               <FileIcon /> <span>Download the log</span>

@@ -1,7 +1,7 @@
 // All sessions, and a search in their output.
 
 import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
-import { bytes, count, length, visible } from '../format';
+import { bytes, count, length, plural, visible } from '../format';
 import { errorMessage } from '../state/actions';
 import { get, withQuery } from '../state/api';
 import { stateCache, type CachedSession } from '../state/state-cache';
@@ -336,7 +336,7 @@ function Matches({ pattern }: { pattern: string }) {
   return (
     <>
       <span className="soft small" role="status">
-        {count(keys.length)} lines match{found.found.next === null ? '' : ' so far'}
+        {plural(keys.length, 'line')} {keys.length === 1 ? 'matches' : 'match'}{found.found.next === null ? '' : ' so far'}
       </span>
       {notSearched}
       <Virtual

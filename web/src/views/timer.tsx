@@ -49,6 +49,7 @@ export function TimerView({ id }: { id: string }) {
   if (!timer) {
     return (
       <div className="page">
+        <h1>Timer</h1>
         {fault ? (
           <Empty title={fault}>
             <Link href="/timers">All timers</Link>
