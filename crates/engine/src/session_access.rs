@@ -86,7 +86,8 @@ impl Sessions for SessionAccess {
     }
 
     fn keep_active(&self, session: SessionId) -> BoxFuture<'_, PendingCall> {
-        Box::pin(self.0.keep_active(Caller::PERSON, session))
+        let request = Request::Probe { session };
+        Box::pin(self.0.call(Caller::PERSON, request, None))
     }
 
     fn follow(&self, session: SessionId) -> Option<Follower> {
