@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::id::{Agent, Conversation, Key, SessionId};
 use crate::policy::Choice;
+use crate::session::StartedBy;
 use crate::time::Millis;
 use crate::wait::Asking;
 
@@ -16,6 +17,8 @@ pub struct HeldCommand {
     pub agent: Agent,
     /// Conversation of the agent.
     pub conversation: Option<Conversation>,
+    /// Cause of its start.
+    pub started_by: StartedBy,
     /// Command as given.
     pub command: Arc<str>,
     /// Deadline, from its start on.

@@ -38,6 +38,8 @@ pub enum Request {
         /// Time limit of the client: the call is answered before it.
         standby: Option<Millis>,
     },
+    /// Wait for a session on behalf of a condition, which keeps the session active until the call is gone.
+    Probe { session: SessionId },
     /// Kill the tree of a session; answered when it is gone.
     Kill {
         session: SessionId,
@@ -87,6 +89,7 @@ impl Request {
             | Request::Try(_)
             | Request::Join { .. }
             | Request::JoinStart { .. }
+            | Request::Probe { .. }
             | Request::Kill { .. }
             | Request::Extend { .. } => true,
             Request::Timer(_) | Request::ReadMessages { .. } | Request::Answer { .. } => false,
@@ -110,12 +113,22 @@ pub struct Run {
     pub asking: Asking,
     /// Time limit of the client: the call is answered before it.
     pub standby: Option<Millis>,
-    /// Answer when the command has started, without waiting for its end.
+    /// Answer when the command has started, without waiting for its end (`terminal_session`).
     pub detach: bool,
     /// Idempotency key.
     pub key: Option<Key>,
     /// A person must approve the command before it is started.
     pub approval: Option<Arc<Approval>>,
+}
+
+impl Run {
+    /// Cause of the session that this call of an agent starts.
+    pub(crate) const fn started_by(&self) -> StartedBy {
+        match self.detach {
+            true => StartedBy::Terminal,
+            false => StartedBy::Call,
+        }
+    }
 }
 
 /// Try of a condition's command.

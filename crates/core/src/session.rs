@@ -93,9 +93,11 @@ impl Session {
 /// Cause of the start of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartedBy {
-    /// Call of its agent, or of a person on behalf of an agent.
+    /// Call of its agent, or of a person on behalf of an agent, that waited for its end.
     #[default]
     Call,
+    /// Call of `terminal_session`, which leaves it running on purpose, as it does with a server.
+    Terminal,
     /// Person at the command line (`abide run`). Its ending is told there, never in a message to an agent.
     Person,
     /// Condition of this timer; the session is one of its tries.
@@ -108,7 +110,7 @@ impl StartedBy {
     /// Returns whether the session runs the command of a condition.
     pub const fn is_try(self) -> bool {
         match self {
-            StartedBy::Call | StartedBy::Person => false,
+            StartedBy::Call | StartedBy::Terminal | StartedBy::Person => false,
             StartedBy::Timer(_) | StartedBy::Wait => true,
         }
     }
@@ -118,10 +120,11 @@ impl StartedBy {
         self.name().filter(|_| self.is_try())
     }
 
-    /// Word for records; none for a call, which is the ordinary case.
+    /// Word for records; none for an ordinary call.
     pub fn name(self) -> Option<String> {
         match self {
             StartedBy::Call => None,
+            StartedBy::Terminal => Some(TERMINAL.into()),
             StartedBy::Person => Some(PERSON.into()),
             StartedBy::Timer(timer) => Some(timer.to_string()),
             StartedBy::Wait => Some(WAIT.into()),
@@ -132,6 +135,7 @@ impl StartedBy {
     pub fn from_name(name: Option<&str>) -> Self {
         match name {
             None => StartedBy::Call,
+            Some(TERMINAL) => StartedBy::Terminal,
             Some(PERSON) => StartedBy::Person,
             Some(WAIT) => StartedBy::Wait,
             Some(timer) => timer.parse().map_or(StartedBy::Call, StartedBy::Timer),
@@ -139,6 +143,7 @@ impl StartedBy {
     }
 }
 
+const TERMINAL: &str = "terminal_session";
 const PERSON: &str = "person";
 const WAIT: &str = "wait";
 

@@ -112,6 +112,8 @@ pub enum Goal {
     Interrupted,
     /// A try of a condition has ended, and its tree is gone.
     Tried,
+    /// As `Ended`, for a condition that is about the session.
+    Probed,
 }
 
 /// Answer to a call. Interfaces read everything else from the session's view and its log.

@@ -352,21 +352,15 @@ fn request(words: &mut Words) -> Result<Request, String> {
             after: None,
             most: 10,
         }),
-        "serve" => Request::Run(Run {
-            command: "serve".into(),
-            deadline: None,
-            idle: None,
-            inactivity: None,
-            asking: Asking::Never,
-            standby: None,
-            detach: true,
-            key: None,
-            approval: None,
-        }),
+        "serve" => Request::Run(run("serve", None)),
+        "shell" => Request::Run(run("make", Some(Millis::from_secs(100)))),
         "watch" => Request::Join {
             session: words.session()?,
             asking: Asking::Never,
             standby: None,
+        },
+        "probe" => Request::Probe {
+            session: words.session()?,
         },
         "try" => {
             let timer = timer(words)?;
@@ -384,6 +378,21 @@ fn request(words: &mut Words) -> Result<Request, String> {
         },
         other => return Err(format!("no such request: {other}")),
     })
+}
+
+/// Command of `shell` if it has a deadline, else of `terminal_session`.
+fn run(command: &str, deadline: Option<Millis>) -> Run {
+    Run {
+        command: command.into(),
+        deadline,
+        idle: None,
+        inactivity: None,
+        asking: Asking::Never,
+        standby: None,
+        detach: deadline.is_none(),
+        key: None,
+        approval: None,
+    }
 }
 
 fn create(words: &mut Words, kind: Kind) -> Result<Create, String> {

@@ -1,11 +1,11 @@
 //! Sessions of an agent that could open a port for which it waits. Each running one may, so it keeps the wait open. Only
 //! the failure of a server ends the wait: a session of the same conversation that was left running since, or the last one
 //! that was started shortly before the wait began and ran then, or whose failure the conversation had not been told. An
-//! older session was hardly started to open the port. A command whose ending is returned to its call,
-//! or that is started with a limit during the wait, is no server: the agent, or another conversation of it, works on while
-//! a timer runs. A session that exits with code 0 has done its work, which may be to start the server elsewhere, and one
-//! that is ended on purpose says nothing about the port. The exit codes of background processes are not known: all count
-//! as failures.
+//! older session was hardly started to open the port. A command whose ending is returned to its call, or that a call
+//! started during the wait and waited for, is no server: the agent, or another conversation of it, works on while a timer
+//! runs. A session that exits with code 0 has done its work, which may be to start the server elsewhere, and one that is
+//! ended on purpose says nothing about the port. The exit codes of background processes are not known: all count as
+//! failures.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl CandidateSessions {
                 let before = Millis(self.since.0.saturating_sub(state.created.0));
                 let is_server = match is_early {
                     true => state.created >= self.newest && before <= STARTED_FOR_PORT,
-                    false => !has_limit(&view) && state.unattended,
+                    false => state.started_by == StartedBy::Terminal && state.unattended,
                 };
                 let has_failed = has_failed(&view) || self.leftover.remove(&view.id);
                 if ran && is_server && has_failed && self.may_be_server(&view) {
@@ -99,19 +99,18 @@ impl CandidateSessions {
         self.alive.remove(&id);
     }
 
-    /// Returns whether the conversation has started a session and left it running. Only `terminal_session` starts sessions
-    /// without limits; one with a limit was left running if no call returned its end.
+    /// Returns whether the conversation has started a session and left it running: with `terminal_session`, or by another
+    /// call if none returned its end.
     fn may_be_server(&self, view: &SessionView) -> bool {
         let state = &view.state;
         state.agent == self.agent
-            && state.started_by == StartedBy::Call
             && state.conversation == self.conversation
-            && (!has_limit(view) || state.unattended)
+            && match state.started_by {
+                StartedBy::Terminal => true,
+                StartedBy::Call => state.unattended,
+                StartedBy::Person | StartedBy::Timer(_) | StartedBy::Wait => false,
+            }
     }
-}
-
-fn has_limit(view: &SessionView) -> bool {
-    view.deadline.is_some() || view.state.idle.is_some()
 }
 
 fn has_failed(view: &SessionView) -> bool {
@@ -152,6 +151,11 @@ mod tests {
         view
     }
 
+    fn waited_for(mut view: SessionView) -> SessionView {
+        view.state.started_by = StartedBy::Call;
+        view
+    }
+
     /// Session that ended last after these updates, if no candidate is left.
     fn last_after(views: impl IntoIterator<Item = SessionView>) -> Option<u64> {
         let mut candidates = CandidateSessions::new(Agent("ann".into()), None, SINCE);
@@ -186,19 +190,20 @@ mod tests {
     }
 
     #[test]
-    fn command_with_a_limit_counts_only_if_no_call_returned_its_ending() {
-        let limited = |has_deadline: bool| {
-            [runs(1, 9_000), ended(1, 9_000, 2_000)].map(|mut view| {
-                view.deadline = has_deadline.then_some(Millis(100_000));
-                view.state.idle = (!has_deadline).then_some(Millis(60_000));
-                view
-            })
-        };
-        for has_deadline in [true, false] {
-            assert_eq!(last_after(limited(has_deadline)), None);
-            let left = limited(has_deadline).map(unattended);
-            assert_eq!(last_after(left), Some(1));
-        }
+    fn command_that_a_call_waited_for_counts_only_if_no_call_returned_its_ending() {
+        let called = || [runs(1, 9_000), ended(1, 9_000, 2_000)].map(waited_for);
+        assert_eq!(last_after(called()), None);
+        assert_eq!(last_after(called().map(unattended)), Some(1));
+    }
+
+    #[test]
+    fn server_that_was_given_limits_counts() {
+        let limited = [runs(1, 9_000), ended(1, 9_000, 2_000)].map(|mut view| {
+            view.deadline = Some(Millis(100_000));
+            view.state.idle = Some(Millis(60_000));
+            view
+        });
+        assert_eq!(last_after(limited), Some(1));
     }
 
     #[test]
@@ -243,12 +248,9 @@ mod tests {
     }
 
     #[test]
-    fn command_with_a_limit_that_was_started_later_does_not_count() {
-        let limited = [runs(1, 11_000), ended(1, 11_000, 5)].map(|mut view| {
-            view.deadline = Some(Millis(100_000));
-            unattended(view)
-        });
-        assert_eq!(last_after(limited), None);
+    fn command_that_a_call_waited_for_and_that_was_started_later_does_not_count() {
+        let later = [runs(1, 11_000), ended(1, 11_000, 5)].map(waited_for);
+        assert_eq!(last_after(later.map(unattended)), None);
     }
 
     #[test]

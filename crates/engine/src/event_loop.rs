@@ -175,6 +175,7 @@ impl Turns {
             Request::Run(_) | Request::Try(_) => Some(self.reserve()),
             Request::Join { .. }
             | Request::JoinStart { .. }
+            | Request::Probe { .. }
             | Request::Kill { .. }
             | Request::Extend { .. }
             | Request::Answer { .. }

@@ -393,7 +393,7 @@ impl PublishedState {
 
 #[cfg(test)]
 impl SessionView {
-    /// Session of the agent `ann`, made at this time.
+    /// Session that the agent `ann` has left running, made at this time.
     pub fn of_test(id: SessionId, created: Wall, phase: Phase) -> Self {
         SessionView {
             id,
@@ -402,7 +402,7 @@ impl SessionView {
                 conversation: None,
                 command: "serve".into(),
                 keys: Vec::new(),
-                started_by: abide_core::session::StartedBy::Call,
+                started_by: abide_core::session::StartedBy::Terminal,
                 created,
                 idle: None,
                 inactivity: None,

@@ -85,7 +85,8 @@ impl SessionAccess {
 
     /// Keeps a session active while the guard exists: what is waited for is not closed for inactivity.
     pub async fn keep_active(&self, session: SessionId) -> PendingCall {
-        self.0.keep_active(Caller::PERSON, session).await
+        let request = Request::Probe { session };
+        self.0.call(Caller::PERSON, request, None).await
     }
 
     /// Follows the length of its log; `None`: the log is complete.

@@ -66,6 +66,10 @@ impl Engine {
                 let wait = wait(session, asking, standby, Goal::Started);
                 self.join_held(step, &caller.agent, wait)
             }
+            Request::Probe { session } => {
+                let wait = Wait::new(call, session, Goal::Probed);
+                self.join_session(step, &caller.agent, wait)
+            }
             Request::Kill { session, end } => {
                 let owner = self.is_owner(session, &caller);
                 self.kill(step, call, &caller.agent, owner, session, end)
@@ -136,7 +140,7 @@ impl Engine {
         run: Run,
     ) -> Result<(), Refusal> {
         let started_by = match caller.agent {
-            Some(_) => StartedBy::Call,
+            Some(_) => run.started_by(),
             None => StartedBy::Person,
         };
         let agent = caller.agent.unwrap_or_else(|| self.default_agent.clone());

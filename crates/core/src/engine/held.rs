@@ -57,6 +57,7 @@ impl Engine {
                 let held = HeldCommand {
                     agent,
                     conversation,
+                    started_by: run.started_by(),
                     command: run.command,
                     deadline: run.deadline,
                     idle: run.idle,
@@ -344,6 +345,7 @@ impl Engine {
     ) {
         self.forget_held(id, question);
         let session = Session {
+            started_by: held.started_by,
             idle: held.idle,
             inactivity: held.inactivity,
             ..Session::starting(

@@ -14,7 +14,7 @@ use crate::request::{Caller, Refusal};
 use crate::session::StartedBy;
 use crate::time::{Millis, Now};
 use crate::timer;
-use crate::wait::{Outcome, Wait};
+use crate::wait::{Goal, Outcome, Wait};
 use crate::wake;
 
 impl Engine {
@@ -111,7 +111,7 @@ impl Engine {
         let Some(entry) = self.sessions.get(&session) else {
             return false;
         };
-        let is_probe = |wait: &Wait| !wait.for_owner && !wait.asking.asks() && wait.until.is_none();
+        let is_probe = |wait: &Wait| wait.goal == Goal::Probed;
         let mut waits = entry.waits.iter().filter_map(|call| self.waits.get(call));
         let caller = Some(agent.clone());
         let is_conditional = |number| {

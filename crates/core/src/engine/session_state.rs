@@ -222,7 +222,7 @@ impl SessionState {
             }),
             (Phase::Running { .. }, Goal::Started) => Some(Outcome::Started(id)),
             (Phase::Leftover { .. }, Goal::Started) => Some(Outcome::Ended(id)),
-            (Phase::Leftover { ending }, Goal::Ended) => {
+            (Phase::Leftover { ending }, Goal::Ended | Goal::Probed) => {
                 (!self.must_empty(ending)).then_some(Outcome::Ended(id))
             }
             (Phase::Starting | Phase::Running { .. }, _) => None,

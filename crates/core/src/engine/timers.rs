@@ -11,6 +11,7 @@ use crate::limit;
 use crate::message::{About, MessageContent, Recipient};
 use crate::record::Record;
 use crate::request::{Caller, Refusal};
+use crate::session::StartedBy;
 use crate::time::{Millis, Now, Steady, Wall};
 use crate::timer::{
     self, Act, Change, CompletedBy, Create, Found, Kind, Observation, ObservedTimer, Request, Slot,
@@ -295,11 +296,10 @@ impl Engine {
         let newest = own.max_by_key(|entry| entry.session.created);
         let told = newest.filter(|entry| {
             let session = &entry.session;
-            // Only `terminal_session` starts sessions without limits, and so servers.
-            let is_terminal = entry.limit.is_none() && session.idle.is_none();
             let heard = session.end_heard.unwrap_or_default();
             let is_recent = now.wall.0.saturating_sub(heard.0) <= RECENT_FAILURE.0;
-            is_terminal && is_recent && session.failed_at().is_some()
+            let is_server = session.started_by == StartedBy::Terminal;
+            is_server && is_recent && session.failed_at().is_some()
         });
         let last_told = told.map(|entry| entry.session.created);
         let first = untold.chain(last_told).min();

@@ -290,6 +290,7 @@ fn held(words: &mut Words) -> Result<HeldCommand, String> {
     Ok(HeldCommand {
         agent: Agent("ann".into()),
         conversation: None,
+        started_by: StartedBy::Call,
         command: words.next()?.into(),
         deadline: None,
         idle: None,

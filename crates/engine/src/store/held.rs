@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use abide_core::held::{Approval, HeldCommand};
 use abide_core::policy::Choice;
+use abide_core::session::StartedBy;
 use abide_core::wait::Asking;
 use abide_core::{Agent, Conversation, Key, Millis, QuestionId, SessionId};
 use abide_output::secret_fingerprints::SecretFingerprints;
@@ -22,6 +23,9 @@ use crate::HeldLaunch;
 struct CommandRow {
     agent: String,
     conversation: Option<String>,
+    /// Word of the cause of its start; none for an ordinary call.
+    #[serde(default)]
+    started_by: Option<String>,
     command: String,
     deadline_ms: Option<u64>,
     idle_ms: Option<u64>,
@@ -58,6 +62,7 @@ pub(super) fn text(held: &HeldCommand) -> String {
     let row = CommandRow {
         agent: held.agent.0.to_string(),
         conversation: held.conversation.as_ref().map(|of| of.0.to_string()),
+        started_by: held.started_by.name(),
         command: held.command.to_string(),
         deadline_ms: held.deadline.map(|limit| limit.0),
         idle_ms: held.idle.map(|limit| limit.0),
@@ -96,6 +101,7 @@ pub(super) fn command(text: &str, launch: Vec<u8>) -> Option<HeldCommand> {
     Some(HeldCommand {
         agent: Agent(row.agent.into()),
         conversation: row.conversation.map(|of| Conversation(of.into())),
+        started_by: StartedBy::from_name(row.started_by.as_deref()),
         command: row.command.into(),
         deadline: row.deadline_ms.map(Millis),
         idle: row.idle_ms.map(Millis),
