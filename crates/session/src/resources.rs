@@ -197,13 +197,14 @@ fn identity(context: &ForkServerContext) -> KeeperIdentity {
     }
 }
 
-/// Listens on a socket in a session's directory. The path goes through the directory's descriptor, because a socket's
-/// path is limited to 108 bytes.
+/// Binds a socket for single messages in a session's directory.
+pub(super) fn bind_datagrams(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
+    bind(folder, name, SocketType::DGRAM)
+}
+
+/// Listens on a socket in a session's directory.
 pub(super) fn listen(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    let path = format!("/proc/self/fd/{}/{name}", folder.as_fd().as_raw_fd());
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let socket = bind(folder, name, SocketType::STREAM)?;
     rustix::net::listen(&socket, 4)?;
     Ok(socket)
 }
@@ -211,4 +212,14 @@ pub(super) fn listen(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
 /// Removes the socket from the directory.
 fn unlink_ctl(folder: &OwnedFd) {
     let _ = rustix::fs::unlinkat(folder, CTL, AtFlags::empty());
+}
+
+/// Binds a socket in a session's directory. The path goes through the directory's descriptor, because a socket's
+/// path is limited to 108 bytes.
+fn bind(folder: impl AsFd, name: &str, kind: SocketType) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
+    let path = format!("/proc/self/fd/{}/{name}", folder.as_fd().as_raw_fd());
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
 }
