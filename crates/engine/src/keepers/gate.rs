@@ -12,7 +12,7 @@ use abide_core::{ConnectionAnswer, Event, HeldConnection, SessionId};
 use abide_gate::agent_ports::PublishedBy;
 use abide_gate::control_lines::{DaemonLine, GateLine, MAX_LINE};
 use abide_gate::questions::Answer;
-use abide_session::folder;
+use abide_session::keeper_record;
 use abide_session::sandbox::GATE_SOCKET;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -157,7 +157,7 @@ impl Keepers {
             return;
         }
         let (lines, queue) = mpsc::channel(LINES);
-        let meta = folder::read_meta(&self.folder(id)).ok().flatten();
+        let meta = keeper_record::read_meta(&self.folder(id)).ok().flatten();
         let gate = FollowedGate {
             agent: meta.map(|meta| meta.launch.agent),
             lines,

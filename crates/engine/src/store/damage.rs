@@ -203,7 +203,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
-    use crate::store::{Store, open};
+    use crate::store::open;
 
     const PAGE: u64 = 4_096;
 
