@@ -35,7 +35,7 @@ mod undo_log;
 pub mod wait;
 pub mod wake;
 
-pub use effect::{Effect, Update};
+pub use effect::{Effect, OwnerReport, Update};
 pub use engine::Engine;
 pub use event::Event;
 pub use held::HeldCommand;
