@@ -106,8 +106,10 @@ pub enum Effect {
         outcome: Outcome,
         /// The answer reports the ending of a session to its owner: if it cannot be handed over, the core is told
         /// with [`Event::AnswerLost`](crate::Event::AnswerLost).
-        tells_owner: bool,
+        tells_owner: Option<OwnerReport>,
     },
+    /// Note in the directory of a session that its ending was reported, so that the next daemon does not report it again.
+    MarkEndingDelivered { session: SessionId },
     /// Check whether the condition of a timer holds, at once and then on events or with back-off. Answer with
     /// [`Event::ConditionHeld`](crate::Event::ConditionHeld), or with
     /// [`Event::ConditionImpossible`](crate::Event::ConditionImpossible).
@@ -130,6 +132,15 @@ pub enum Effect {
     },
     /// A session has changed: publish it.
     Publish { session: SessionId },
+}
+
+/// Report of a session's ending to its owner by an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerReport {
+    /// The first one: when it is handed over, that is noted as [`Effect::MarkEndingDelivered`] says.
+    First,
+    /// Another answer has reported it before.
+    Repeated,
 }
 
 impl Effect {
@@ -178,11 +189,12 @@ impl Effect {
             | Effect::PauseProbe { .. }
             | Effect::StopProbe { .. }
             | Effect::PublishTimer { .. }
-            | Effect::Posted { .. } => true,
+            | Effect::Posted { .. }
+            | Effect::MarkEndingDelivered { .. } => true,
         }
     }
 
-    /// Position of this effect among those of its event: record, act, ask, publish, tell, reply.
+    /// Position of this effect among those of its event: record, act, ask, publish, tell, reply, mark.
     pub const fn rank(&self) -> u8 {
         match self {
             Effect::Record(_) => 0,
@@ -203,6 +215,7 @@ impl Effect {
             Effect::Publish { .. } | Effect::PublishTimer { .. } | Effect::Posted { .. } => 3,
             Effect::Tell { .. } => 4,
             Effect::Reply { .. } => 5,
+            Effect::MarkEndingDelivered { .. } => 6,
         }
     }
 }

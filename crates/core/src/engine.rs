@@ -104,7 +104,7 @@ enum Alarm {
     Standby(CallId),
     Idle(SessionId),
     Inactive(SessionId),
-    EndingUndelivered(SessionId),
+    EndingOwed(SessionId),
     Overdue(SessionId),
     Expired(QuestionId),
     PageExpected,
@@ -127,7 +127,7 @@ impl Step<'_> {
         self.push(Effect::Reply {
             call,
             outcome,
-            tells_owner: false,
+            tells_owner: None,
         });
     }
 }
@@ -252,7 +252,8 @@ impl Engine {
                 session,
                 state,
                 deadline,
-            } => self.session_found(step, session, *state, deadline),
+                ending_told,
+            } => self.session_found(step, session, *state, deadline, ending_told),
             Event::Reopened { question, state } => self.reopened(question, state),
             Event::Recovered => self.recovered(step),
             Event::QuestionLoaded { question, state } => {
@@ -264,7 +265,6 @@ impl Engine {
                 held,
                 refused,
             } => self.approved_before(step, question, session, held, refused),
-            Event::EndingUndelivered { session } => self.schedule_ending_message(step, session),
             Event::Forgotten { sessions } => self.forgotten(&sessions),
             Event::StateLoaded(loaded) => self.state_loaded(step, loaded.0, loaded.1),
             Event::ShardLoaded(loaded) => self.shard_loaded(step, *loaded),
@@ -388,7 +388,7 @@ impl Engine {
                 Alarm::Standby(call) => self.standby_over(step, call),
                 Alarm::Idle(session) => self.idle_due(step, session),
                 Alarm::Inactive(session) => self.inactivity_due(step, session),
-                Alarm::EndingUndelivered(session) => self.ending_message_due(step, session),
+                Alarm::EndingOwed(session) => self.ending_message_due(step, session),
                 Alarm::Overdue(session) => self.overdue(step, session),
                 Alarm::Expired(question) => self.held_expired(step, question),
                 Alarm::PageExpected => self.release_all_stranded(step),

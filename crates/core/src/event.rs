@@ -34,7 +34,7 @@ pub enum Event {
     /// The connection of the call broke, or its client timed out, so the answer has no reader. Ends the wait, never
     /// the session.
     CallerGone { call: CallId },
-    /// An answer that was to tell the owner of a session of its ending (`tells_owner` in
+    /// An answer that was to report the ending of a session to its owner (`tells_owner` in
     /// [`Effect::Reply`](crate::Effect::Reply)) could not be handed over, because its caller had left in the same
     /// moment.
     AnswerLost { session: SessionId },
@@ -100,6 +100,8 @@ pub enum Event {
         state: Box<Session>,
         /// Deadline, as far as it is known without the keeper.
         deadline: Option<Mono>,
+        /// Its ending was reported to its owner, if it has one.
+        ending_told: bool,
     },
     /// At start: a question that was open.
     Reopened {
@@ -126,8 +128,6 @@ pub enum Event {
     /// At start: everything from before was passed. Questions about sessions that are gone are withdrawn
     /// now.
     Recovered,
-    /// At start, after `Recovered`: this session has ended, and its end was not reported yet.
-    EndingUndelivered { session: SessionId },
     /// Sessions whose directories were removed by retention.
     Forgotten { sessions: Vec<SessionId> },
     /// Timers and messages from the database: once at start, before any call.

@@ -36,7 +36,7 @@ pub mod wait;
 pub mod wake;
 mod words;
 
-pub use effect::{Effect, Update};
+pub use effect::{Effect, OwnerReport, Update};
 pub use engine::Engine;
 pub use event::Event;
 pub use held::HeldCommand;

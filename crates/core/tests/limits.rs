@@ -160,6 +160,7 @@ fn stored_sessions_are_limited() {
                 session,
                 state: Box::new(state),
                 deadline,
+                ending_told: true,
             },
         );
     }

@@ -6,9 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use abide_core::{
-    About, CallId, Effect, Engine, Millis, Mono, Outcome, Record, Refusal, SessionId, message,
-};
+use abide_core::{CallId, Effect, Engine, Millis, Mono, Outcome, Record, Refusal, message};
 use tokio::sync::oneshot;
 
 use crate::event_loop::OpenCall;
@@ -54,8 +52,6 @@ pub(super) struct AfterCommit {
     pub effects: Vec<Effect>,
     /// Messages that were marked as seen.
     pub seen: Vec<u64>,
-    /// Sessions whose ending a message reports.
-    pub reported_sessions: Vec<SessionId>,
     /// Number of timers that have not ended.
     pub timers: usize,
 }
@@ -63,28 +59,13 @@ pub(super) struct AfterCommit {
 impl AfterCommit {
     /// Facts about the state of the engine, to be published once `records` are durable.
     fn new(engine: &Engine, effects: Vec<Effect>, records: &[Record]) -> Self {
-        let (mut seen, mut reported_sessions) = (Vec::new(), Vec::new());
-        for record in records {
-            match record {
-                Record::Message(message::Record::Seen { numbers, .. }) => seen.extend(numbers),
-                Record::Message(message::Record::Posted { content, .. }) => {
-                    if let About::Session(session) = content.about {
-                        reported_sessions.push(session);
-                    }
-                }
-                Record::Message(
-                    message::Record::DeliveryStarted { .. } | message::Record::Released { .. },
-                )
-                | Record::Held { .. }
-                | Record::Timer(_)
-                | Record::Asked { .. }
-                | Record::Closed { .. } => {}
-            }
-        }
+        let seen = records.iter().filter_map(|record| match record {
+            Record::Message(message::Record::Seen { numbers, .. }) => Some(numbers),
+            _ => None,
+        });
         AfterCommit {
             effects,
-            seen,
-            reported_sessions,
+            seen: seen.flatten().copied().collect(),
             timers: engine.counts().timers,
         }
     }

@@ -11,8 +11,8 @@ use abide_core::session::{Phase, Session};
 use abide_core::time::Wall;
 use abide_core::timer::{self, Status};
 use abide_core::{
-    CallId, Closing, Effect, Engine, Millis, Mono, Now, Outcome, QuestionId, Record, SessionId,
-    Update,
+    CallId, Closing, Effect, Engine, Millis, Mono, Now, Outcome, OwnerReport, QuestionId, Record,
+    SessionId, Update,
 };
 use abide_output::mask::Mask;
 
@@ -44,10 +44,8 @@ pub(super) struct Performer {
     known: HashMap<SessionId, KnownSession>,
     /// Facts about sessions of earlier daemons that are not published yet.
     recovered: HashMap<SessionId, SessionDetails>,
-    /// Sessions whose ending counts as reported since this turn.
+    /// Sessions whose ending was reported in this turn, which their directories are to say.
     delivered_endings: Vec<SessionId>,
-    /// Answers of this turn that were to tell the owner of a session of its ending, and whether they were handed over.
-    answers_to_owners: Vec<(SessionId, bool)>,
 }
 
 /// Session, as the performer of effects knows it.
@@ -56,8 +54,6 @@ struct KnownSession {
     details: SessionDetails,
     /// True if this daemon started the session.
     started_here: bool,
-    /// True if the delivery of its ending has been recorded.
-    ending_delivered: bool,
 }
 
 impl Performer {
@@ -74,7 +70,6 @@ impl Performer {
             known: HashMap::new(),
             recovered,
             delivered_endings: Vec::new(),
-            answers_to_owners: Vec::new(),
         }
     }
 
@@ -105,9 +100,6 @@ impl Performer {
         published.set_timers_running(after.timers);
         for number in after.seen {
             published.message_updated(number);
-        }
-        for session in after.reported_sessions {
-            self.note_reported_ending(engine, session);
         }
         self.perform(engine, calls, after.effects, now).await;
     }
@@ -141,12 +133,12 @@ impl Performer {
         for effect in effects {
             self.perform_one(engine, calls, effect, now, &mut published);
         }
-        self.report_lost_answers();
         if !self.delivered_endings.is_empty() {
             // Calls that wait get their answers first.
             tokio::task::yield_now().await;
         }
         for id in self.delivered_endings.drain(..) {
+            tracing::debug!(session = %id, "its ending was reported");
             self.keepers.mark_ending_delivered(id);
         }
     }
@@ -251,11 +243,15 @@ impl Performer {
                 outcome,
                 tells_owner,
             } => {
-                let ended = outcome.session().filter(|_| tells_owner);
+                let reported = outcome.session().zip(tells_owner);
                 let sent = self.reply(calls, call, outcome);
-                self.answers_to_owners
-                    .extend(ended.map(|session| (session, sent)));
+                match reported {
+                    Some((session, _)) if !sent => self.handle.answer_lost(session),
+                    Some((session, OwnerReport::First)) => self.delivered_endings.push(session),
+                    Some((_, OwnerReport::Repeated)) | None => {}
+                }
             }
+            Effect::MarkEndingDelivered { session } => self.delivered_endings.push(session),
         }
     }
 
@@ -298,21 +294,6 @@ impl Performer {
         sent
     }
 
-    /// Tells the core of the answers to owners that were lost. An ending for which all answers of this turn were lost
-    /// is not recorded as delivered: it becomes a message, or the next daemon reports it.
-    fn report_lost_answers(&mut self) {
-        let answers = std::mem::take(&mut self.answers_to_owners);
-        for (session, _) in answers.iter().filter(|(_, sent)| !sent) {
-            if !answers.contains(&(*session, true)) && self.delivered_endings.contains(session) {
-                self.delivered_endings.retain(|id| id != session);
-                if let Some(known) = self.known.get_mut(session) {
-                    known.ending_delivered = false;
-                }
-            }
-            self.handle.answer_lost(*session);
-        }
-    }
-
     fn start(
         &mut self,
         engine: &Engine,
@@ -345,7 +326,6 @@ impl Performer {
                 ..SessionDetails::default()
             },
             started_here: true,
-            ending_delivered: false,
         };
         self.known.insert(id, known);
         let frame = frame::Launch {
@@ -476,8 +456,6 @@ impl Performer {
             KnownSession {
                 details,
                 started_here: false,
-                ending_delivered: state.phase.ending().is_some()
-                    && !engine.is_ending_undelivered(id),
             }
         });
         let details = &known.details;
@@ -496,7 +474,6 @@ impl Performer {
             readers: Arc::default(),
         });
         let pty = details.pty.then_some(known.started_here);
-        self.note_reported_ending(engine, id);
         match (&state.phase, pty) {
             (Phase::Running { .. }, Some(started_here)) => {
                 self.handle.screens().track(id, started_here);
@@ -504,21 +481,6 @@ impl Performer {
             (Phase::Failed { .. }, _) => self.keepers.forget(id),
             (Phase::Starting | Phase::Running { .. } | Phase::Leftover { .. }, _)
             | (Phase::Ended { .. }, _) => {}
-        }
-    }
-
-    /// Notes an ending that an answer or a durable message reports, so that the next daemon does not report it again.
-    fn note_reported_ending(&mut self, engine: &Engine, id: SessionId) {
-        let (Some(state), Some(known)) = (engine.session(id), self.known.get_mut(&id)) else {
-            return;
-        };
-        if state.phase.ending().is_some()
-            && !known.ending_delivered
-            && !engine.is_ending_undelivered(id)
-        {
-            tracing::debug!(session = %id, "its ending was reported");
-            known.ending_delivered = true;
-            self.delivered_endings.push(id);
         }
     }
 

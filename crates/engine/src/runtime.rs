@@ -278,7 +278,7 @@ pub(super) fn mark_reported_endings(
 pub type JudgeApproved = fn(&Handle, QuestionId, &HeldCommand) -> Option<String>;
 
 /// Events that tell the core what earlier daemons left. Questions come after the sessions that they are about, and timers
-/// after the conversations whose messages they make; what reports an ending or starts a command comes after `Recovered`.
+/// after the conversations whose messages they make; what starts a command comes after `Recovered`.
 pub(super) fn recovery_events(
     found: Vec<RecoveredSession>,
     resumable: impl Iterator<Item = Event>,
@@ -287,22 +287,17 @@ pub(super) fn recovery_events(
     judge: impl Fn(QuestionId, &HeldCommand) -> Option<Arc<str>>,
 ) -> Vec<Event> {
     let started: HashSet<SessionId> = found.iter().map(|found| found.id).collect();
-    let is_over = |found: &&RecoveredSession| found.session.phase.ending().is_some();
-    let undelivered: Vec<Event> = (found.iter().filter(is_over))
-        .filter(|found| !found.ending_delivered)
-        .map(|found| Event::EndingUndelivered { session: found.id })
-        .collect();
     let found = found.into_iter().map(|found| Event::SessionFound {
         session: found.id,
         state: Box::new(found.session),
         deadline: found.deadline,
+        ending_told: found.ending_delivered,
     });
     let questions =
         (open.questions.into_iter()).map(|(question, state)| Event::Reopened { question, state });
     let mut events: Vec<Event> = found.chain(questions).chain(resumable).collect();
     events.push(Event::StateLoaded(Box::new((state, open.stored))));
     events.push(Event::Recovered);
-    events.extend(undelivered);
     let approved = open.approved.into_iter();
     events.extend(approved.map(|(question, session, held)| Event::Approved {
         question,

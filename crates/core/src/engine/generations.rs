@@ -13,7 +13,7 @@ use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, QuestionId, TimerId};
 use crate::limit;
-use crate::message::{About, MessageContent};
+use crate::message::MessageContent;
 use crate::record::Record;
 use crate::request::{Caller, Refusal};
 use crate::time::Now;
@@ -119,7 +119,8 @@ impl Engine {
             | Effect::PauseProbe { .. }
             | Effect::StopProbe { .. }
             | Effect::PublishTimer { .. }
-            | Effect::Posted { .. } => false,
+            | Effect::Posted { .. }
+            | Effect::MarkEndingDelivered { .. } => false,
             Effect::Reply { call, .. } => !unanswered.contains(call) && !refused.contains(call),
             _ => true,
         });
@@ -196,11 +197,7 @@ impl Engine {
                     self.condition_decided(step, timer, by, seen)
                 }
                 UncommittedEvent::Posted(agent, content) => {
-                    let about = content.about;
                     self.post_with_retry(step, agent, content);
-                    if let About::Session(session) = about {
-                        step.push(Effect::Publish { session });
-                    }
                 }
                 UncommittedEvent::Recorded(record) => self.record_with_retry(step, record),
                 UncommittedEvent::Released(agent) => self.release(step, agent),

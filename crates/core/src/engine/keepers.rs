@@ -110,7 +110,6 @@ impl Engine {
         };
         self.running -= 1;
         let agent = entry.session.agent.clone();
-        let conversation = entry.session.conversation.clone();
         let is_try = entry.session.started_by.is_try();
         let is_awaited = is_try || self.has_owner_waiting(id);
         let Some(entry) = self.sessions.get_mut(&id) else {
@@ -118,18 +117,12 @@ impl Engine {
         };
         entry.session.unattended = !is_awaited;
         entry.session.end_heard = Some(step.now.wall);
-        if !is_awaited && entry.found && step.now.mono < self.take_up_until {
-            self.schedule_ending_message(step, id);
-        }
         let is_for_timer = self.is_awaited_by_timer(step.now, id, &agent);
         self.phase_changed(step, id);
-        self.mark_awaited_ending(id);
-        if !is_awaited && !self.is_ending_undelivered(id) {
-            let before = self.posted.len();
-            self.post_session_ended(step, agent, conversation, id);
-            if is_for_timer {
-                self.delay_posted(step, before);
-            }
+        let before = self.posted.len();
+        self.report_ending(step, id, is_awaited);
+        if is_for_timer {
+            self.delay_posted(step, before);
         }
         self.try_exited(step, id);
     }

@@ -11,7 +11,6 @@ use crate::limit;
 use crate::message::{self, About, MessageContent, ReadRule, Recipient, WaitingReader};
 use crate::record::Record;
 use crate::request::{Caller, Refusal};
-use crate::session::StartedBy;
 use crate::time::{Millis, Now};
 use crate::timer;
 use crate::wait::{Goal, Outcome, Wait};
@@ -170,7 +169,7 @@ impl Engine {
     }
 
     /// Posts a message about a session that ended while no call waited for it. There is none about a session of a waker,
-    /// whose result is recorded with the delivery, nor about one that a person started at the command line.
+    /// whose result is recorded with the delivery.
     pub(super) fn post_session_ended(
         &mut self,
         step: &mut Step<'_>,
@@ -178,8 +177,7 @@ impl Engine {
         conversation: Option<Conversation>,
         session: SessionId,
     ) {
-        let started_by = self.session(session).map(|session| session.started_by);
-        if agent.0.as_ref() == wake::OWNER || started_by == Some(StartedBy::Person) {
+        if agent.0.as_ref() == wake::OWNER {
             return;
         }
         let content = MessageContent {
@@ -203,20 +201,11 @@ impl Engine {
             self.retry_later(step, event);
             return;
         }
+        if let About::Session(session) = content.about {
+            step.push(Effect::MarkEndingDelivered { session });
+        }
         let _ = self.post(step, &agent, content, None);
         self.uncommitted_events.push(event);
-    }
-
-    /// Returns whether a message about a session is not durable yet.
-    pub(super) fn has_uncommitted_message(&self, id: SessionId) -> bool {
-        let about = |event: &UncommittedEvent| {
-            let about = About::Session(id);
-            matches!(event, UncommittedEvent::Posted(_, content) if content.about == about)
-        };
-        self.events_to_retry
-            .iter()
-            .chain(self.uncommitted_events.iter())
-            .any(about)
     }
 
     /// Answers a waiting call with the unread messages.

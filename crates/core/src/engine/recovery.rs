@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::session_state::{IdleTimer, SessionState};
+use super::session_state::{EndingReport, IdleTimer, SessionState};
 use super::{Alarm, Engine, Step};
 use crate::effect::Effect;
 use crate::id::{QuestionId, SessionId};
@@ -61,14 +61,14 @@ impl Engine {
         id: SessionId,
         state: Session,
         deadline: Option<Mono>,
+        ending_told: bool,
     ) {
         let mut entry = SessionState::new(state);
         entry.deadline = deadline;
         entry.found = true;
         entry.idle_counts_from = step.now.mono;
         entry.last_use = step.now.mono;
-        // An ending that nothing has reported is announced by `Event::EndingUndelivered`.
-        entry.answers_to_owner = usize::from(entry.session.phase.ending().is_some());
+        Engine::ending_found(&mut entry, ending_told);
         if let Phase::Running { ending, .. } = entry.session.phase {
             entry.kill_reason = ending;
         }
@@ -103,6 +103,7 @@ impl Engine {
         for (question, state) in open {
             self.take_up(step, question, &state);
         }
+        self.endings_recovered(step);
     }
 
     /// Takes up a question that was stored and is not known here, unless it was closed meanwhile.
@@ -157,10 +158,9 @@ impl Engine {
             let Some(entry) = self.sessions.remove(id) else {
                 continue;
             };
-            if entry.ending_undelivered {
-                let ending_undelivered = Alarm::EndingUndelivered(*id);
-                self.alarms
-                    .retain(|(_, alarm)| *alarm != ending_undelivered);
+            if entry.ending_report == EndingReport::Owed {
+                let owed = Alarm::EndingOwed(*id);
+                self.alarms.retain(|(_, alarm)| *alarm != owed);
             }
             for key in entry.session.keys {
                 let name = (entry.session.agent.clone(), key.name());

@@ -39,11 +39,7 @@ pub(super) struct SessionState {
     pub survives_kill: bool,
     /// The session was started by an earlier daemon: its waits may come back.
     pub found: bool,
-    /// The session has ended, and no call or message has reported that yet.
-    pub ending_undelivered: bool,
-    /// Number of answers that reported the ending to the owner, without those that were lost. What an earlier daemon
-    /// has reported counts as one.
-    pub answers_to_owner: usize,
+    pub ending_report: EndingReport,
     /// Deadline with which the session is started, from its start on.
     pub limit: Option<Millis>,
     /// Deadline that was moved before the command had started.
@@ -85,6 +81,23 @@ impl IdleTimer {
     }
 }
 
+/// Report of a session's ending to its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EndingReport {
+    /// The session has not ended, or nothing reports its ending.
+    NotYet,
+    /// The session has ended, and its ending is to be reported by the answer that the owner waits for, or else by a
+    /// message.
+    Owed,
+    /// Answers have reported it.
+    Told {
+        /// Number of these answers, without those that were lost. What an earlier daemon has reported counts as one.
+        answers: usize,
+    },
+    /// A message reports it.
+    Posted,
+}
+
 /// Inactivity timer of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InactivityTimer {
@@ -114,8 +127,7 @@ impl SessionState {
             interrupted: false,
             survives_kill: false,
             found: false,
-            ending_undelivered: false,
-            answers_to_owner: 0,
+            ending_report: EndingReport::NotYet,
             limit: None,
             deadline_after_start: None,
             deadline: None,

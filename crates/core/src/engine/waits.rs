@@ -97,11 +97,11 @@ impl Engine {
 
     /// Answers a wait that has ended or was not begun.
     pub(super) fn answer_ended_wait(&mut self, step: &mut Step<'_>, wait: &Wait, outcome: Outcome) {
-        let tells_owner = wait.for_owner && outcome.reports_ending();
-        if tells_owner {
-            self.ending_delivered(step, wait.session);
-        } else if !outcome.reports_ending() {
+        let mut tells_owner = None;
+        if !outcome.reports_ending() {
             self.owner_stopped_waiting(step, wait.session);
+        } else if wait.for_owner {
+            tells_owner = self.ending_told(wait.session);
         }
         step.push(Effect::Reply {
             call: wait.call,

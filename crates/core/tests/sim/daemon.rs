@@ -107,7 +107,8 @@ impl Sim {
                     "{question} was not shown"
                 );
             }
-            Effect::Publish { .. } | Effect::Posted { .. } => {}
+            Effect::Publish { .. } | Effect::Posted { .. } | Effect::MarkEndingDelivered { .. } => {
+            }
             Effect::Probe { .. }
             | Effect::PauseProbe { .. }
             | Effect::StopProbe { .. }
@@ -179,6 +180,7 @@ impl Sim {
                 session: *id,
                 state: Box::new(keeper.found()),
                 deadline: keeper.deadline_at(),
+                ending_told: true,
             });
         }
         for (question, state) in open_questions(&self.records) {

@@ -57,9 +57,6 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
         "lost" => Event::AnswerLost {
             session: words.session()?,
         },
-        "undelivered" => Event::EndingUndelivered {
-            session: words.session()?,
-        },
         "gone" => Event::CallerGone {
             call: words.call()?,
         },
@@ -281,6 +278,7 @@ fn found(words: &mut Words, stage: &Stage) -> Result<Event, String> {
         session,
         state: Box::new(state),
         deadline,
+        ending_told: !words.flag("untold"),
     })
 }
 

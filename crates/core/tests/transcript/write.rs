@@ -129,13 +129,14 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
             format!("close {} {}", named(*question, stage), closed(*closing))
         }
         Effect::Publish { session } => format!("publish {}", name(*session)),
+        Effect::MarkEndingDelivered { session } => format!("mark {} delivered", name(*session)),
         Effect::Tell { call, update } => format!("tell {} {}", call.0, told(*update, stage)),
         Effect::Reply {
             call,
             outcome,
             tells_owner,
         } => {
-            let other = match outcome.reports_ending() && !tells_owner {
+            let other = match outcome.reports_ending() && tells_owner.is_none() {
                 true => " (not the owner)",
                 false => "",
             };
