@@ -31,7 +31,7 @@ struct File {
 
 /// `FILES`, sorted by path. If the page was not built, there is a single file that says so.
 mod built {
-    use super::File;
+    use crate::http::page::File;
     include!(concat!(env!("OUT_DIR"), "/page.rs"));
 }
 

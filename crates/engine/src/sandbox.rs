@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use abide_core::policy::Names;
 use abide_core::{Agent, Conversation, settings_name};
 use abide_session::sandbox::{ASK_OUTSIDE, Folder, Mode, Network, OWN_LAYERS, Plan, measured_size};
 
@@ -382,45 +383,19 @@ pub fn layers_of(paths: &Paths, agent: &str) -> PathBuf {
 }
 
 /// Variables that name files or folders of secrets. Some name several, like `PATH`.
-const SECRET_FILES: [&str; 16] = [
-    "AWS_CONFIG_FILE",
-    "AWS_SHARED_CREDENTIALS_FILE",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AZURE_CONFIG_DIR",
-    "BOTO_CONFIG",
-    "CLOUDSDK_CONFIG",
-    "DOCKER_CONFIG",
-    "GH_CONFIG_DIR",
-    "GNUPGHOME",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "KUBECONFIG",
-    "NETRC",
-    "NPM_CONFIG_USERCONFIG",
-    "PASSWORD_STORE_DIR",
-    "PGPASSFILE",
-    "SOPS_AGE_KEY_FILE",
-];
+const SECRET_FILES: Names = Names(
+    "AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE AWS_WEB_IDENTITY_TOKEN_FILE AZURE_CONFIG_DIR
+     BOTO_CONFIG CLOUDSDK_CONFIG DOCKER_CONFIG GH_CONFIG_DIR GNUPGHOME
+     GOOGLE_APPLICATION_CREDENTIALS KUBECONFIG NETRC NPM_CONFIG_USERCONFIG PASSWORD_STORE_DIR
+     PGPASSFILE SOPS_AGE_KEY_FILE",
+);
 
 /// Variables that lead out of a sandbox, or that only make sense outside. A sandboxed command does not inherit them.
-const LEADING_OUT: &[&str] = &[
-    "SSH_AUTH_SOCK",
-    "SSH_AGENT_PID",
-    "GPG_AGENT_INFO",
-    "DBUS_SESSION_BUS_ADDRESS",
-    "DBUS_SYSTEM_BUS_ADDRESS",
-    "DOCKER_HOST",
-    "CONTAINER_HOST",
-    "DISPLAY",
-    "XAUTHORITY",
-    "WAYLAND_DISPLAY",
-    "WAYLAND_SOCKET",
-    "PULSE_SERVER",
-    "BASH_ENV",
-    "ENV",
-    "TMUX",
-    "STY",
-    "TMPDIR",
-];
+const LEADING_OUT: Names = Names(
+    "SSH_AUTH_SOCK SSH_AGENT_PID GPG_AGENT_INFO DBUS_SESSION_BUS_ADDRESS DBUS_SYSTEM_BUS_ADDRESS
+     DOCKER_HOST CONTAINER_HOST DISPLAY XAUTHORITY WAYLAND_DISPLAY WAYLAND_SOCKET PULSE_SERVER
+     BASH_ENV ENV TMUX STY TMPDIR",
+);
 
 /// Variables that a sandboxed command gets.
 const SANDBOX_VARIABLES: [(&str, &str); 3] = [
@@ -445,7 +420,7 @@ pub fn confine_environment(sandbox: &SandboxChoice, env: &mut Vec<(OsString, OsS
         let is_proxy = gate_plan::is_proxy_variable(name);
         // Without it nothing would be reached where the machine needs one.
         let is_kept = is_proxy && plan.network == Network::On;
-        let is_removed = LEADING_OUT.contains(&name)
+        let is_removed = LEADING_OUT.has(name)
             || name.starts_with("LD_")
             || name.starts_with("ABIDE_")
             || is_behind_gate && is_proxy

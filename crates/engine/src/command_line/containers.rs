@@ -4,7 +4,7 @@
 use abide_core::policy::{Folder, Piece, SimpleCommand, Word, normalized};
 
 use super::wrapper::wrapped;
-use super::{Input, Names, Reader, Scope, Unparsed};
+use super::{Added, Input, Names, Reader, Scope};
 
 /// Long options without a value. All others have one.
 const FLAGS: Names = Names(
@@ -22,11 +22,7 @@ struct Mount {
 }
 
 /// Adds the command of `docker exec` and `docker run`.
-pub(super) fn container(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+pub(super) fn container(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Added {
     let texts: Vec<String> = outer.arguments().iter().map(Word::shown).collect();
     let first: Vec<&str> = texts.iter().take(2).map(String::as_str).collect();
     let begin = match first.as_slice() {

@@ -6,7 +6,7 @@ use tree_sitter::Node;
 use super::shell_state::ShellState;
 use super::walk::Walker;
 use super::word::words;
-use super::{Input, Unparsed};
+use super::{Added, Input, Unparsed};
 
 /// Values of a loop that are tried.
 const MAX_VALUES: usize = 8;
@@ -26,10 +26,7 @@ pub(super) struct Function<'a> {
 
 impl<'a> Walker<'a> {
     /// Visits something that runs in a process of its own.
-    pub(super) fn child(
-        &mut self,
-        visit: impl FnOnce(&mut Self) -> Result<(), Unparsed>,
-    ) -> Result<(), Unparsed> {
+    pub(super) fn child(&mut self, visit: impl FnOnce(&mut Self) -> Added) -> Added {
         let shell = self.reader.shell.clone();
         visit(self)?;
         self.reader.shell = shell;
@@ -37,7 +34,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Visits a body once more, as far as the limit allows. Only the commands that are new count.
-    fn again(&mut self, body: Node<'a>) -> Result<(), Unparsed> {
+    fn again(&mut self, body: Node<'a>) -> Added {
         self.reader.repeated += body.byte_range().len() + 1;
         if self.reader.repeated > MAX_REPEATED {
             return Ok(());
@@ -49,7 +46,7 @@ impl<'a> Walker<'a> {
     }
 
     /// `if` and `case`: one of the branches runs, or none.
-    pub(super) fn branches(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
+    pub(super) fn branches(&mut self, node: Node<'a>) -> Added {
         let mut begin = self.reader.shell.clone();
         let mut ends = Vec::new();
         let mut has_last = false;
@@ -82,7 +79,7 @@ impl<'a> Walker<'a> {
     }
 
     /// `while` and `until`: a second round begins in the state in which the first one ends.
-    pub(super) fn conditional_loop(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
+    pub(super) fn conditional_loop(&mut self, node: Node<'a>) -> Added {
         let before = self.reader.shell.clone();
         self.children(node)?;
         self.join(vec![before.clone()]);
@@ -97,7 +94,7 @@ impl<'a> Walker<'a> {
     }
 
     /// `for`: a round with each value.
-    pub(super) fn for_loop(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
+    pub(super) fn for_loop(&mut self, node: Node<'a>) -> Added {
         let mut inner = Vec::new();
         let mut cursor = node.walk();
         let values = node.children_by_field_name("value", &mut cursor);
@@ -171,7 +168,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Visits the functions that the script does not call: something else may.
-    pub(super) fn functions_without_call(&mut self) -> Result<(), Unparsed> {
+    pub(super) fn functions_without_call(&mut self) -> Added {
         while let Some(function) = self
             .functions
             .iter_mut()

@@ -5,7 +5,7 @@ use abide_core::policy::{Folder, Origin, Piece, SimpleCommand, Word, normalized}
 
 use super::shell_state::without_last_part;
 use super::wrapper::wrapped;
-use super::{Input, Names, Reader, Scope, Unparsed};
+use super::{Added, Input, Names, Reader, Scope};
 
 /// Parts of an expression of `find` after which it still finds everything.
 const NOT_NARROWING: Names = Names(
@@ -97,11 +97,7 @@ fn is_narrowed(way: &[String]) -> bool {
 
 /// `find` that deletes what it finds: `rm -r` of everything where it begins. One that finds only some of the files counts
 /// if it begins above its own directory.
-pub(super) fn found(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+pub(super) fn found(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Added {
     let find = Find::new(outer.arguments());
     let is_narrowed = find.is_narrowed();
     let mut paths = match is_narrowed {
@@ -148,7 +144,7 @@ pub(super) fn found_by_fd(
     outer: &SimpleCommand,
     given: &[Word],
     scope: &Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     let is_type = |word: &Word| matches!(word.text().as_deref(), Some("-t" | "--type"));
     let mut given = given.to_vec();
     while let Some(at) = given.iter().position(is_type) {
@@ -186,7 +182,7 @@ pub(super) fn removed(
     paths: Vec<Word>,
     outer: &SimpleCommand,
     scope: &Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     let rm = [Word::literal("rm"), Word::literal("-r")].into_iter();
     wrapped(reader, rm.chain(paths).collect(), outer, Input::None, scope)
 }
@@ -204,11 +200,7 @@ const STREAMS: [&str; 8] = [
 ];
 
 /// Adds `dd` for each device that a redirection, `tee` or `cp` writes.
-pub(super) fn written_devices(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+pub(super) fn written_devices(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Added {
     let program = outer.program().unwrap_or_default();
     // A wrapped command has the redirections of its wrapper.
     let is_wrapped = matches!(outer.origin, Origin::Wrapper(_));
@@ -249,11 +241,7 @@ const VALUED_OF_RSYNC: Names = Names(
 
 /// `rsync --delete`: `rm -r` of everything in the folder that it writes. Files that the source has are written again, but
 /// the text does not tell which.
-pub(super) fn by_rsync(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+pub(super) fn by_rsync(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Added {
     let (mut deletes, mut is_trial) = (false, false);
     let mut paths = Vec::new();
     let mut words = outer.arguments().iter();

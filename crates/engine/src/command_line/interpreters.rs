@@ -4,7 +4,7 @@
 use abide_core::policy::{Piece, SimpleCommand, Word};
 
 use super::wrapper::{as_script, joined, option_values, script, wrapped};
-use super::{Input, NOT_SHELL, NameTable, Names, Reader, Scope, Unparsed};
+use super::{Added, Input, NOT_SHELL, NameTable, Names, Reader, Scope};
 
 /// Functions that run a command; also those that begin with `exec` or `spawn`.
 const RUNS_COMMANDS: Names =
@@ -71,7 +71,7 @@ pub(super) fn add_code(
     program: &str,
     input: &Input,
     scope: &Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     match code(reader, outer, program, input) {
         Some(code) => add_text(reader, outer, program, &code, scope),
         None => Ok(()),
@@ -84,7 +84,7 @@ pub(super) fn add_written(
     outer: &SimpleCommand,
     text: &str,
     scope: &Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     let first = text.trim_start().lines().next().unwrap_or_default();
     let mut names = first.strip_prefix("#!").unwrap_or_default();
     names = names.trim();
@@ -104,7 +104,7 @@ fn add_text(
     program: &str,
     code: &str,
     scope: &Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     let code = WORKING_DIRECTORY
         .iter()
         .fold(code.to_owned(), |code, name| code.replace(name, "'.'"));

@@ -50,6 +50,9 @@ const MAX_ROUNDS: u32 = 6_000;
 /// Reason why a text is not parsed.
 type Unparsed = &'static str;
 
+/// Result of adding the commands of a part of a command line.
+type Added = Result<(), Unparsed>;
+
 const TOO_LONG: Unparsed = "the command is too long to be parsed";
 const HAS_NUL: Unparsed = "the command contains a NUL byte";
 const NOT_SHELL: Unparsed = "the command cannot be parsed";
@@ -223,7 +226,7 @@ pub fn changes_commands(name: &str) -> bool {
 
 impl Reader {
     /// Adds the commands in variables that are set for the whole command line.
-    fn variables(&mut self, env: &[(String, String)], scope: &Scope) -> Result<(), Unparsed> {
+    fn variables(&mut self, env: &[(String, String)], scope: &Scope) -> Added {
         let mut names = env.iter().map(|(name, _)| name);
         self.names_changed |= names.any(|name| names::changes_names(name));
         let scope = Scope {
@@ -234,7 +237,7 @@ impl Reader {
     }
 
     /// Adds the commands of a script, which changes the state of the shell.
-    fn script(&mut self, text: &str, scope: Scope) -> Result<(), Unparsed> {
+    fn script(&mut self, text: &str, scope: Scope) -> Added {
         if scope.scripts > MAX_SCRIPTS {
             return Err(TOO_DEEP);
         }
@@ -268,7 +271,7 @@ impl Reader {
         found: &Tree,
         scope: &Scope,
         names_changed: bool,
-    ) -> Result<(), Unparsed> {
+    ) -> Added {
         for hidden in quoted_code::scripts(text, found) {
             let inside = Scope {
                 scripts: scope.scripts + 1,
@@ -292,10 +295,7 @@ impl Reader {
     }
 
     /// Reads something that runs in a shell of its own, and leaves the state of this one as it is.
-    fn child(
-        &mut self,
-        read: impl FnOnce(&mut Self) -> Result<(), Unparsed>,
-    ) -> Result<(), Unparsed> {
+    fn child(&mut self, read: impl FnOnce(&mut Self) -> Added) -> Added {
         let shell = self.shell.clone();
         let result = read(self);
         self.shell = shell;
@@ -357,7 +357,7 @@ impl Reader {
     }
 
     /// Adds a command, and the commands that it runs.
-    fn add(&mut self, command: SimpleCommand, input: Input, scope: &Scope) -> Result<(), Unparsed> {
+    fn add(&mut self, command: SimpleCommand, input: Input, scope: &Scope) -> Added {
         if self.commands.len() >= MAX_COMMANDS {
             return Err(TOO_MANY);
         }

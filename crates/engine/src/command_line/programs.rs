@@ -3,7 +3,7 @@
 use abide_core::policy::{Folder, Piece, SimpleCommand, Word};
 
 use super::wrapper::{as_script, inner_words, joined, option_values, script, value_of, wrapped};
-use super::{Input, Reader, Scope, Unparsed, deletes};
+use super::{Added, Input, Reader, Scope, deletes};
 
 /// `git-push` is `git push`.
 pub(super) fn dashed_git(command: &SimpleCommand, name: &str) -> Option<Vec<Word>> {
@@ -89,7 +89,7 @@ pub(super) fn given_words(
     outer: &SimpleCommand,
     input: Input,
     scope: &Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     let Some(mut words) = inner_words(outer, "xargs") else {
         return Ok(());
     };
@@ -125,11 +125,7 @@ pub(super) fn given_words(
 }
 
 /// `alias x='command'`: the command of each alias.
-pub(super) fn aliases(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+pub(super) fn aliases(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Added {
     for word in outer.arguments() {
         let text = as_script(word);
         if let Some((_, command)) = text.split_once('=') {
@@ -140,11 +136,7 @@ pub(super) fn aliases(
 }
 
 /// Programs that run those of their arguments that are scripts: each with a blank in it is taken for one.
-pub(super) fn quoted_scripts(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+pub(super) fn quoted_scripts(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Added {
     for word in outer.arguments() {
         let text = as_script(word);
         if text.contains(char::is_whitespace) {
@@ -155,11 +147,7 @@ pub(super) fn quoted_scripts(
 }
 
 /// `ssh host command`: the command is a script of the other machine.
-pub(super) fn remote(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: Scope,
-) -> Result<(), Unparsed> {
+pub(super) fn remote(reader: &mut Reader, outer: &SimpleCommand, scope: Scope) -> Added {
     ssh_options(reader, outer, &scope)?;
     let mut words = outer.arguments().iter();
     let mut host = false;
@@ -185,11 +173,7 @@ pub(super) fn remote(
 }
 
 /// `ssh -o ProxyCommand=…`: the commands that options run on this machine.
-pub(super) fn ssh_options(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+pub(super) fn ssh_options(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Added {
     let mut words = outer.arguments().iter();
     while let Some(word) = words.next() {
         let text = as_script(word);
@@ -215,22 +199,14 @@ pub(super) fn ssh_options(
 }
 
 /// `parallel command ::: arguments`: a shell runs the command.
-pub(super) fn parallel(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: Scope,
-) -> Result<(), Unparsed> {
+pub(super) fn parallel(reader: &mut Reader, outer: &SimpleCommand, scope: Scope) -> Added {
     let mut words = inner_words(outer, "parallel").unwrap_or_default();
     words.retain(|word| !word.shown().starts_with(":::"));
     script(reader, &joined(&words), scope)
 }
 
 /// `fd -x command`. One that deletes all that it finds counts as `find` does.
-pub(super) fn run_on_found(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+pub(super) fn run_on_found(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Added {
     let runs = |word: &Word| {
         let options = ["-x", "-X", "--exec", "--exec-batch"];
         word.text()
@@ -256,11 +232,7 @@ fn removes(commands: &[SimpleCommand]) -> bool {
 }
 
 /// `find -exec command ;`
-pub(super) fn found(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+pub(super) fn found(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Added {
     let before = reader.commands.len();
     let mut deletes = false;
     let mut words = outer.arguments().iter();
@@ -289,7 +261,7 @@ pub(super) fn debugged(
     outer: &SimpleCommand,
     input: Input,
     scope: &Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     let mut words = outer.arguments().iter();
     let is_mark = |word: &Word| matches!(word.text().as_deref(), Some("--args" | "-args"));
     match words.find(|word| is_mark(word)) {
@@ -301,11 +273,7 @@ pub(super) fn debugged(
 }
 
 /// Commands that git runs.
-pub(super) fn git(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+pub(super) fn git(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Added {
     let words: Vec<String> = outer.arguments().iter().map(Word::shown).collect();
     // `git -c alias.p=push p`: the command that the alias stands for.
     let aliases = words.iter().filter_map(|word| word.strip_prefix("alias."));
@@ -357,7 +325,7 @@ fn run_by_git(
     words: Vec<Word>,
     outer: &SimpleCommand,
     scope: &Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     match words.as_slice() {
         [] => Ok(()),
         [only] => script(reader, &as_script(only), scope.clone()),

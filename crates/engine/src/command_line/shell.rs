@@ -3,7 +3,7 @@
 use abide_core::policy::{RunsCode, SimpleCommand, Word};
 
 use super::wrapper::as_script;
-use super::{Input, Reader, Scope, Unparsed};
+use super::{Added, Input, Reader, Scope};
 
 const SHELLS: [&str; 14] = [
     "sh", "bash", "rbash", "dash", "zsh", "ksh", "ksh93", "mksh", "lksh", "yash", "ash", "fish",
@@ -42,7 +42,7 @@ pub(super) fn add_script(
     outer: &SimpleCommand,
     input: Input,
     scope: Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     let (found, is_known) = script_of(outer.arguments());
     if !is_known {
         reader.script(UNKNOWN, scope.clone())?;
@@ -68,7 +68,7 @@ pub(super) fn add_sourced(
     operands: &[Word],
     input: Input,
     scope: Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     match operands.first() {
         Some(file) => of_file(reader, file, input, scope),
         None => Ok(()),
@@ -76,7 +76,7 @@ pub(super) fn add_sourced(
 }
 
 /// Commands of a script file, which the text shows only if it writes the file or if that is the standard input.
-fn of_file(reader: &mut Reader, file: &Word, input: Input, scope: Scope) -> Result<(), Unparsed> {
+fn of_file(reader: &mut Reader, file: &Word, input: Input, scope: Scope) -> Added {
     if let Some(text) = reader.written_text(file, &reader.shell.folder) {
         return reader.script(&text, scope);
     }

@@ -4,7 +4,7 @@
 use abide_core::policy::{SimpleCommand, Word};
 
 use super::wrapper::{as_script, wrapped};
-use super::{Input, Reader, Scope, Unparsed};
+use super::{Added, Input, Reader, Scope};
 
 const CLIENTS: [&str; 5] = ["psql", "mysql", "mariadb", "sqlite3", "wrangler"];
 
@@ -30,7 +30,7 @@ pub(super) fn add(
     program: &str,
     input: &Input,
     scope: &Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     if !CLIENTS.contains(&program) {
         return Ok(());
     }

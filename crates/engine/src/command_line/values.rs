@@ -6,7 +6,7 @@ use abide_core::policy::{Origin, SimpleCommand, Word};
 
 use super::quoted_code::{expansion, has_substitution};
 use super::wrapper::{as_script, option_values, script, wrapped};
-use super::{Input, NameTable, Names, Reader, Scope, Unparsed};
+use super::{Added, Input, NameTable, Names, Reader, Scope, Unparsed};
 
 /// Options whose value is a command line.
 const OPTIONS: NameTable = NameTable(
@@ -121,11 +121,7 @@ pub(super) fn add(
 }
 
 /// `printf -v NAME text`.
-fn add_printed_variable(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+fn add_printed_variable(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Added {
     let first = option_values(outer, &["-v"]).into_iter().next();
     let Some((name, behind)) = first.filter(|_| outer.arguments()[0].shown().starts_with("-v"))
     else {
@@ -138,7 +134,7 @@ fn add_printed_variable(
 }
 
 /// Adds the substitutions in a text that the shell expands.
-fn add_expanded(reader: &mut Reader, text: &str, scope: &Scope) -> Result<(), Unparsed> {
+fn add_expanded(reader: &mut Reader, text: &str, scope: &Scope) -> Added {
     match has_substitution(text) {
         true => script(reader, &expansion(text), scope.clone()),
         false => Ok(()),
@@ -151,12 +147,7 @@ pub(super) fn is_command(name: &str) -> bool {
 }
 
 /// Adds the command of a variable that is set, if its value is one.
-pub(super) fn add_variable(
-    reader: &mut Reader,
-    name: &str,
-    value: &str,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+pub(super) fn add_variable(reader: &mut Reader, name: &str, value: &str, scope: &Scope) -> Added {
     match name {
         name if EXPANDED.contains(&name) => add_expanded(reader, value, scope),
         // `LESSOPEN='|command %s'` reads from the command.
@@ -168,11 +159,7 @@ pub(super) fn add_variable(
 }
 
 /// Variables before a command, and those among its words: `env NAME=value`, `export NAME=value`.
-fn add_variables(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+fn add_variables(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Added {
     // Those of a wrapped command were read with the wrapper.
     let is_wrapped = matches!(outer.origin, Origin::Wrapper(_));
     let mut variables = Vec::new();
@@ -192,7 +179,7 @@ pub(super) fn add_all_variables(
     reader: &mut Reader,
     variables: &[(String, String)],
     scope: &Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     for (name, value) in variables {
         add_variable(reader, name, value, scope)?;
     }
@@ -231,7 +218,7 @@ fn settings_in_variables(variables: &[(String, String)]) -> Vec<(&str, &str)> {
 }
 
 /// `git -c name=value` and `git config name value`.
-fn add_settings(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Result<(), Unparsed> {
+fn add_settings(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Added {
     let words: Vec<String> = outer.arguments().iter().map(as_script).collect();
     let configures = words.iter().any(|word| word == "config");
     for (at, word) in words.iter().enumerate() {
@@ -349,12 +336,7 @@ fn of_socat(word: &Word) -> Vec<String> {
 }
 
 /// `expect -c` or its input: the commands that a script of Tcl runs.
-fn add_expect(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    input: &Input,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+fn add_expect(reader: &mut Reader, outer: &SimpleCommand, input: &Input, scope: &Scope) -> Added {
     let codes = option_values(outer, &["-c"]).into_iter();
     let codes: Vec<String> = codes.map(|(code, _)| as_script(&code)).collect();
     let code = match input {
@@ -375,7 +357,7 @@ fn add_expect(
 }
 
 /// `crontab -`: the commands in its input, behind five fields with times or a word such as `@daily`.
-fn add_crontab(reader: &mut Reader, input: &Input, scope: &Scope) -> Result<(), Unparsed> {
+fn add_crontab(reader: &mut Reader, input: &Input, scope: &Scope) -> Added {
     let Input::Text(text) = input else {
         return Ok(());
     };
@@ -392,12 +374,7 @@ fn add_crontab(reader: &mut Reader, input: &Input, scope: &Scope) -> Result<(), 
 }
 
 /// Recipes in the input of `make -f -` and in `--eval`, and `$(shell …)` in the arguments.
-fn add_recipes(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    input: &Input,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
+fn add_recipes(reader: &mut Reader, outer: &SimpleCommand, input: &Input, scope: &Scope) -> Added {
     let arguments = outer.arguments().iter();
     let arguments = arguments.map(as_script);
     let mut texts: Vec<String> = arguments.collect();

@@ -11,7 +11,7 @@ use super::names::{
 use super::variables::{default_of, visit};
 use super::word::{Source, collect_inner, has_braces, word, words};
 use super::wrapper::joined;
-use super::{Input, MAX_LEVELS, NOT_SHELL, Reader, Scope, TOO_DEEP, Unparsed, braces, values};
+use super::{Added, Input, MAX_LEVELS, NOT_SHELL, Reader, Scope, TOO_DEEP, braces, values};
 
 /// Levels of the tree below which the walk stops. Each nested construct takes a few levels.
 const MAX_DEPTH: usize = 4 * MAX_LEVELS;
@@ -28,7 +28,7 @@ pub(super) fn walk<'a>(
     text: &'a str,
     tree: &'a Tree,
     scope: Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     let mut walker = Walker {
         reader,
         text,
@@ -88,7 +88,7 @@ pub(super) struct Walker<'a> {
 }
 
 impl<'a> Walker<'a> {
-    pub(super) fn visit(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
+    pub(super) fn visit(&mut self, node: Node<'a>) -> Added {
         if self.depth >= MAX_DEPTH {
             return Err(TOO_DEEP);
         }
@@ -98,7 +98,7 @@ impl<'a> Walker<'a> {
         result
     }
 
-    fn visit_kind(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
+    fn visit_kind(&mut self, node: Node<'a>) -> Added {
         match node.kind() {
             "program" => self.children(node),
             "list" => self.list(node),
@@ -131,7 +131,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    pub(super) fn children(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
+    pub(super) fn children(&mut self, node: Node<'a>) -> Added {
         let mut cursor = node.walk();
         for child in node.named_children(&mut cursor) {
             // What runs in the background changes no directory.
@@ -145,10 +145,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Counts a level of nesting.
-    pub(super) fn level(
-        &mut self,
-        visit: impl FnOnce(&mut Self) -> Result<(), Unparsed>,
-    ) -> Result<(), Unparsed> {
+    pub(super) fn level(&mut self, visit: impl FnOnce(&mut Self) -> Added) -> Added {
         if self.levels >= MAX_LEVELS {
             return Err(TOO_DEEP);
         }
@@ -158,7 +155,7 @@ impl<'a> Walker<'a> {
         result
     }
 
-    fn nested(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
+    fn nested(&mut self, node: Node<'a>) -> Added {
         let origin = match node.kind() {
             "subshell" => self.origin.clone(),
             _ => Origin::Substitution,
@@ -172,18 +169,18 @@ impl<'a> Walker<'a> {
     }
 
     /// Visits the substitutions in a node that is no command.
-    fn inner(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
+    fn inner(&mut self, node: Node<'a>) -> Added {
         let mut inner = Vec::new();
         collect_inner(node, &mut inner);
         self.visit_all(inner)
     }
 
-    pub(super) fn visit_all(&mut self, nodes: Vec<Node<'a>>) -> Result<(), Unparsed> {
+    pub(super) fn visit_all(&mut self, nodes: Vec<Node<'a>>) -> Added {
         nodes.into_iter().try_for_each(|node| self.visit(node))
     }
 
     /// `a && b || c`: the tree is as deep as the list is long, so the list is visited without recursion.
-    fn list(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
+    fn list(&mut self, node: Node<'a>) -> Added {
         let mut rest = Vec::new();
         let mut first = node;
         while first.kind() == "list" {
@@ -210,7 +207,7 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    fn pipeline(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
+    fn pipeline(&mut self, node: Node<'a>) -> Added {
         let mut cursor = node.walk();
         let parts: Vec<Node<'a>> = node.named_children(&mut cursor).collect();
         let begin = std::mem::replace(&mut self.input, Input::None);
@@ -255,7 +252,7 @@ impl<'a> Walker<'a> {
         self.reader.output(&all, &input, &self.reader.shell.folder)
     }
 
-    fn assignment(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
+    fn assignment(&mut self, node: Node<'a>) -> Added {
         if node.kind() == "variable_assignments" {
             return self.children(node);
         }
@@ -294,7 +291,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Handles the commands in the value of a variable that the script sets.
-    fn set_variable(&mut self, name: &str, value: &str) -> Result<(), Unparsed> {
+    fn set_variable(&mut self, name: &str, value: &str) -> Added {
         if changes_names(name) {
             self.reader.names_changed = true;
         }
@@ -325,7 +322,7 @@ impl<'a> Walker<'a> {
     }
 
     /// `export`, `declare` and the like, and `unset`.
-    fn declaration(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
+    fn declaration(&mut self, node: Node<'a>) -> Added {
         let source = &self.text[node.byte_range()];
         let program = source.split_whitespace().next().unwrap_or_default();
         let mut words = vec![Word::literal(program)];
@@ -350,7 +347,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Command with redirections behind it. Words after a redirection are arguments of the command.
-    fn redirected(&mut self, node: Node<'a>) -> Result<(), Unparsed> {
+    fn redirected(&mut self, node: Node<'a>) -> Added {
         let mut redirects = Vec::new();
         let mut late_words = Vec::new();
         let mut behind = Vec::new();
@@ -398,7 +395,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Redirections of something that is no simple command write files all the same.
-    fn redirect_only(&mut self, redirects: Vec<Redirect>) -> Result<(), Unparsed> {
+    fn redirect_only(&mut self, redirects: Vec<Redirect>) -> Added {
         match redirects.iter().any(|redirect| redirect.writes) {
             true => self.finish(vec![Word::literal(":")], Vec::new(), redirects, Input::None),
             false => Ok(()),
@@ -492,7 +489,7 @@ impl<'a> Walker<'a> {
         node: Node<'a>,
         mut redirects: Vec<Redirect>,
         late_words: Vec<Word>,
-    ) -> Result<(), Unparsed> {
+    ) -> Added {
         let mut all = Vec::new();
         let mut assignments = Vec::new();
         let mut inner = Vec::new();
@@ -540,7 +537,7 @@ impl<'a> Walker<'a> {
         assignments: Vec<(String, Word)>,
         redirects: Vec<Redirect>,
         input: Input,
-    ) -> Result<(), Unparsed> {
+    ) -> Added {
         if words.is_empty() {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use super::names::{changes_meaning, hides_program, set_variables};
 use super::runs_code::runs_code;
 use super::shell_state::in_folder;
 use super::{
-    Input, Names, Reader, Scope, Unparsed, containers, deletes, interpreters, programs, shell, sql,
+    Added, Input, Names, Reader, Scope, containers, deletes, interpreters, programs, shell, sql,
     values,
 };
 
@@ -125,7 +125,7 @@ pub(super) fn add(
     mut command: SimpleCommand,
     input: Input,
     scope: &Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     if let Some(folder) = folder_option(&command, &reader.home) {
         command.folder = folder;
     }
@@ -162,12 +162,7 @@ pub(super) fn add(
 }
 
 /// Adds the commands that a command runs.
-fn add_inner(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    input: Input,
-    scope: Scope,
-) -> Result<(), Unparsed> {
+fn add_inner(reader: &mut Reader, outer: &SimpleCommand, input: Input, scope: Scope) -> Added {
     let first = outer.words.first();
     if let Some(first) = first.filter(|first| first.shown().contains('/'))
         && let Some(text) = reader.written_text(first, &outer.folder)
@@ -200,7 +195,7 @@ fn add_run(
     program: &str,
     input: Input,
     scope: Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     match program {
         "eval" => reader.script(&joined(operands(outer)), scope),
         "." | "source" => shell::add_sourced(reader, operands(outer), input, scope),
@@ -327,7 +322,7 @@ pub(super) fn wrapped(
     outer: &SimpleCommand,
     input: Input,
     scope: &Scope,
-) -> Result<(), Unparsed> {
+) -> Added {
     let given = outer
         .arguments()
         .iter()
@@ -366,7 +361,7 @@ pub(super) fn wrapped(
 }
 
 /// Adds the commands of a script that runs in a shell of its own.
-pub(super) fn script(reader: &mut Reader, text: &str, scope: Scope) -> Result<(), Unparsed> {
+pub(super) fn script(reader: &mut Reader, text: &str, scope: Scope) -> Added {
     reader.child(|reader| reader.script(text, scope))
 }
 
