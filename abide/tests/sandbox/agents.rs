@@ -11,6 +11,11 @@ const AGENT: &str = "codex";
 
 /// Calls a tool as an agent, in the workspace. Returns the result as fields.
 pub fn call(user: &User, tool: &str, arguments: &Value) -> Value {
+    call_as(user, AGENT, tool, arguments)
+}
+
+/// The same as the agent of this name.
+pub fn call_as(user: &User, agent: &str, tool: &str, arguments: &Value) -> Value {
     let fields = arguments.as_object().expect("an object");
     let fields = fields.iter().map(|(name, value)| {
         let text = value
@@ -27,7 +32,7 @@ pub fn call(user: &User, tool: &str, arguments: &Value) -> Value {
     );
     let mut child = user
         .command(user.path("abide-program"))
-        .args(["call", "--agent", AGENT, "--json"])
+        .args(["call", "--agent", agent, "--json"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

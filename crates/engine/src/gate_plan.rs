@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::Path;
 
+use abide_gate::agent_ports::{MAX_AGENT_PORTS, PublishedBy};
 use abide_gate::allowlist::{Allowlist, Pattern, PatternError};
 pub use abide_gate::process::Config as GateConfig;
 use abide_session::sandbox::GatePlan;
@@ -62,8 +64,29 @@ pub fn make(config: &GateConfig) -> Result<GatePlan, InvalidGate> {
     Ok(GatePlan {
         ports,
         host_ports: config.host_ports.clone(),
+        agent_ports: Vec::new(),
         config: serde_json::to_vec(config)?,
     })
+}
+
+/// Adds the ports that other commands of the agent have published, if the gate publishes ports itself. `sessions`: folder with the directories of all sessions.
+pub fn add_agent_ports(gate: &mut GatePlan, sessions: &Path, published: PublishedBy) {
+    let config = serde_json::from_slice::<GateConfig>(&gate.config);
+    let Some(config) = config.ok().filter(|config| config.publish) else {
+        return;
+    };
+    let changed = serde_json::to_vec(&GateConfig {
+        sessions: Some(sessions.to_owned()),
+        agent_ports: published.clone(),
+        ..config
+    });
+    // A gate without them is only less convenient.
+    let Ok(changed) = changed else { return };
+    let known = [&*gate.ports, &*gate.host_ports].concat();
+    let room = MAX_AGENT_PORTS.min(MAX_PORTS.saturating_sub(known.len()));
+    let new = published.into_keys().filter(|port| !known.contains(port));
+    gate.agent_ports = new.take(room).collect();
+    gate.config = changed;
 }
 
 /// Checks names that a call asks for.
@@ -115,6 +138,16 @@ mod tests {
         assert_eq!(back.allow, ["a.org", "b.org:8443"]);
         assert_eq!(back.never_publish, [8_080]);
         assert_eq!(back.proxy_variables.len(), 1);
+        let mut shared = more;
+        let published = [443, 3_000].map(|port| (port, "session_a".to_owned()));
+        add_agent_ports(&mut shared, Path::new("/sessions"), published.into());
+        assert_eq!(
+            shared.agent_ports,
+            [3_000],
+            "the gate listens at 443 itself"
+        );
+        let back: GateConfig = serde_json::from_slice(&shared.config).unwrap();
+        assert_eq!(back.agent_ports.len(), 2);
         assert!(check_names(&["*".to_owned()]).is_err());
     }
 }

@@ -46,16 +46,16 @@ pub async fn serve(gate: Arc<Gate>, listener: UnixListener) -> io::Result<()> {
     }
 }
 
-async fn follow(gate: &Gate, stream: UnixStream) -> io::Result<()> {
+async fn follow(gate: &Arc<Gate>, stream: UnixStream) -> io::Result<()> {
     let _connected = gate.questions.daemon_connected();
     let (reader, writer) = stream.into_split();
     tokio::select! {
         result = show(gate, writer) => result,
-        result = take_answers(gate, reader) => result,
+        result = take_lines(gate, reader) => result,
     }
 }
 
-async fn take_answers(gate: &Gate, reader: OwnedReadHalf) -> io::Result<()> {
+async fn take_lines(gate: &Arc<Gate>, reader: OwnedReadHalf) -> io::Result<()> {
     let mut reader = BufReader::new(reader);
     loop {
         let mut line = Vec::new();
@@ -66,14 +66,18 @@ async fn take_answers(gate: &Gate, reader: OwnedReadHalf) -> io::Result<()> {
         if !line.ends_with(b"\n") {
             return Ok(());
         }
-        let DaemonLine {
-            id,
-            answer,
-            because,
-        } = serde_json::from_slice(&line)?;
-        let because = because.map(|words| words.into_owned().into());
-        if !gate.questions.answer(id, Given { answer, because }) {
-            tracing::debug!(id, "an answer came for a question that is not open");
+        match serde_json::from_slice(&line)? {
+            DaemonLine::Answer {
+                id,
+                answer,
+                because,
+            } => {
+                let because = because.map(|words| words.into_owned().into());
+                if !gate.questions.answer(id, Given { answer, because }) {
+                    tracing::debug!(id, "an answer came for a question that is not open");
+                }
+            }
+            DaemonLine::AgentPorts { ports } => gate.update_agent_ports(ports).await,
         }
     }
 }
@@ -136,7 +140,7 @@ impl Shown {
         for (port, publication) in &ports {
             if self.ports.get(port) != Some(publication) {
                 write(match publication {
-                    Publication::Published => GateLine::Published { port: *port },
+                    Publication::Published(_) => GateLine::Published { port: *port },
                     Publication::Failed(reason) => GateLine::NotPublished {
                         port: *port,
                         reason: (&**reason).into(),

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent_ports::PublishedBy;
 use crate::questions::Answer;
 
 /// Longest line of either side, in bytes.
@@ -48,16 +49,25 @@ pub enum GateLine<'a> {
     },
 }
 
-/// A line of the daemon: the answer to a question.
+/// A line of the daemon.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DaemonLine<'a> {
-    /// Number of the question.
-    pub id: u64,
-    /// Answer.
-    pub answer: Answer,
-    /// Words of the person, after a no.
-    #[serde(default)]
-    pub because: Option<Cow<'a, str>>,
+#[serde(rename_all = "snake_case")]
+pub enum DaemonLine<'a> {
+    /// The answer to a question.
+    Answer {
+        /// Number of the question.
+        id: u64,
+        /// Answer.
+        answer: Answer,
+        /// Words of the person, after a no.
+        #[serde(default)]
+        because: Option<Cow<'a, str>>,
+    },
+    /// Ports that other commands of the agent have published now.
+    AgentPorts {
+        /// Session of each port.
+        ports: PublishedBy,
+    },
 }
 
 #[cfg(test)]
@@ -80,12 +90,21 @@ mod tests {
             question
         );
         let answer: DaemonLine =
-            serde_json::from_str(r#"{"id":1,"answer":"yes"}"#).expect("a line");
-        let expected = DaemonLine {
+            serde_json::from_str(r#"{"answer":{"id":1,"answer":"yes"}}"#).expect("a line");
+        let expected = DaemonLine::Answer {
             id: 1,
             answer: Answer::Yes,
             because: None,
         };
         assert_eq!(answer, expected);
+        let ports = DaemonLine::AgentPorts {
+            ports: [(3_000, "session_a".to_owned())].into(),
+        };
+        let text = serde_json::to_string(&ports).expect("JSON");
+        assert_eq!(text, r#"{"agent_ports":{"ports":{"3000":"session_a"}}}"#);
+        assert_eq!(
+            serde_json::from_str::<DaemonLine>(&text).expect("a line"),
+            ports
+        );
     }
 }

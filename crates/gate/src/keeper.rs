@@ -1,12 +1,12 @@
 //! The channel to the keeper, which is told that something was refused and asks for the list, and asks again at the end of
-//! its command. It tells of connections at ports on which the gate does not listen.
+//! its command. It tells of connections at ports on which the gate does not listen, and of ports that the command binds.
 
 use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use abide_session::sandbox::{GATE_LIST, GATE_NO_LISTENER, GATE_REFUSED};
+use abide_session::sandbox::{GATE_BIND, GATE_LIST, GATE_NO_LISTENER, GATE_REFUSED, GATE_RELEASED};
 use tokio::net::UnixStream;
 
 use crate::Gate;
@@ -32,6 +32,12 @@ pub async fn serve(gate: Arc<Gate>, channel: OwnedFd) -> io::Result<()> {
                 let waiting = gate.questions.open();
                 send(&channel, &gate.refusals.for_keeper(&waiting)).await?;
             }
+            Ok(length) if request[..length].starts_with(GATE_BIND) => {
+                let port = bound_port(&request[..length]);
+                let port = port.ok_or(io::ErrorKind::InvalidData)?;
+                gate.release_agent_port(port).await;
+                send(&channel, GATE_RELEASED).await?;
+            }
             Ok(length) => match address(&request[..length]) {
                 Some(address) => gate.refuse_port(address),
                 None => return Err(io::ErrorKind::InvalidData.into()),
@@ -45,6 +51,12 @@ pub async fn serve(gate: Arc<Gate>, channel: OwnedFd) -> io::Result<()> {
 /// Address of a connection at a port on which the gate does not listen.
 fn address(request: &[u8]) -> Option<SocketAddrV4> {
     let text = std::str::from_utf8(request.strip_prefix(GATE_NO_LISTENER)?).ok()?;
+    text.parse().ok()
+}
+
+/// Port that the command is about to bind.
+fn bound_port(request: &[u8]) -> Option<u16> {
+    let text = std::str::from_utf8(request.strip_prefix(GATE_BIND)?).ok()?;
     text.parse().ok()
 }
 

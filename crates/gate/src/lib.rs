@@ -12,7 +12,8 @@
 //!    meant. If no rule knows the name, the connection waits for a person ([`questions`]).
 //! 4. The gate takes the addresses of that look-up, or looks the name up, once, checks them, dials one ([`outside`]) and
 //!    moves bytes ([`relay`]).
-//! 5. Ports on which programs inside listen are published on the host's loopback ([`publish`]).
+//! 5. Ports on which programs inside listen are published on the host's loopback ([`publish`]), and reached by other commands
+//!    of the agent ([`agent_ports`]).
 //!
 //! Refusals are listed exactly ([`refusals`]), for the keeper. Questions and published ports are shown to the daemon, which
 //! may come and go ([`control`]).
@@ -23,6 +24,7 @@
 #![warn(missing_docs)]
 
 pub mod address;
+pub mod agent_ports;
 pub mod allowlist;
 pub mod client_hello;
 mod clock;
@@ -45,6 +47,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Semaphore, watch};
 
+use agent_ports::AgentPorts;
 use allowlist::{Allowlist, HostName};
 use names::Names;
 use outside::Dialer;
@@ -65,6 +68,7 @@ pub struct Gate {
     /// Ports on which the gate itself listens inside; they are not published.
     inside_ports: BTreeSet<u16>,
     never_publish: BTreeSet<u16>,
+    agent_ports: AgentPorts,
     names: Mutex<Names>,
     dialer: Dialer,
     dial_sockets: DialSockets,

@@ -1,12 +1,13 @@
 //! The gate as a process: what it is given, what it serves, and when it ends.
 //!
 //! Two messages come over its channel, in either order: the sockets, from the first process of the sandbox, and the
-//! configuration, from the keeper, with the listening unix socket for the daemon. If the other ends are closed before both
+//! configuration, from the keeper, with the unix sockets for the daemon and for other gates. If the other ends are closed before both
 //! messages came, the gate ends with an error. Later the keeper asks over the channel what was refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,11 +16,12 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, sockopt};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit};
 use serde::{Deserialize, Serialize};
-use tokio::net::{TcpListener, UdpSocket, UnixListener};
+use tokio::net::{TcpListener, UdpSocket, UnixDatagram, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::agent_ports::{self, AgentPorts, PublishedBy};
 use crate::allowlist::{Allowlist, PatternError};
 use crate::names::Names;
 use crate::outside::{Dialer, Host, Outside};
@@ -58,6 +60,10 @@ pub struct Config {
     pub host_ports: Vec<u16>,
     /// Publish ports that programs inside listen on.
     pub publish: bool,
+    /// Ports that other commands of the agent have published.
+    pub agent_ports: PublishedBy,
+    /// Folder with the directories of all sessions. `None`: programs inside reach no port of other commands.
+    pub sessions: Option<PathBuf>,
     /// Ports of the host that are never published, such as the daemon's own.
     pub never_publish: Vec<u16>,
     /// Copy all bytes through buffers, never through pipes: the off switch of `splice`.
@@ -73,7 +79,7 @@ pub struct Received {
     pub pid: u32,
     /// Configuration.
     pub config: Config,
-    /// Sockets of the sandbox, and the one for the daemon.
+    /// Sockets of the sandbox, and those for the daemon and for other gates.
     pub descriptors: Vec<OwnedFd>,
 }
 
@@ -156,6 +162,7 @@ struct Sockets {
     listeners: Vec<TcpListener>,
     unconnected: Vec<OwnedFd>,
     control: Vec<UnixListener>,
+    ports: Vec<UnixDatagram>,
 }
 
 impl Sockets {
@@ -166,7 +173,9 @@ impl Sockets {
             let domain = sockopt::socket_domain(&descriptor)?;
             let kind = sockopt::socket_type(&descriptor)?;
             let listens = sockopt::socket_acceptconn(&descriptor)?;
-            if domain == AddressFamily::UNIX {
+            if domain == AddressFamily::UNIX && kind == SocketType::DGRAM {
+                (sockets.ports).push(UnixDatagram::from_std(descriptor.into())?);
+            } else if domain == AddressFamily::UNIX {
                 sockets
                     .control
                     .push(UnixListener::from_std(descriptor.into())?);
@@ -185,6 +194,22 @@ impl Sockets {
             }
         }
         Ok(sockets)
+    }
+
+    /// Takes out the listeners at ports of other sandboxes, which are at no other address than the loopback.
+    fn take_agent_ports(&mut self, config: &Config) -> io::Result<Vec<(u16, TcpListener)>> {
+        let (mut taken, mut kept) = (Vec::new(), Vec::new());
+        for listener in self.listeners.drain(..) {
+            let address = listener.local_addr()?;
+            let port = address.port();
+            let is_of_host = config.host_ports.contains(&port);
+            match address.ip().is_loopback() && !is_of_host {
+                true => taken.push((port, listener)),
+                false => kept.push(listener),
+            }
+        }
+        self.listeners = kept;
+        Ok(taken)
     }
 
     fn ports(&self) -> io::Result<BTreeSet<u16>> {
@@ -209,6 +234,7 @@ pub async fn serve(
         descriptors,
     } = received;
     let mut sockets = Sockets::sort(descriptors).map_err(cannot("use its sockets"))?;
+    let agent_listeners = (sockets.take_agent_ports(&config)).map_err(cannot("use its sockets"))?;
     let connections = raise_descriptor_limit();
     let gate = Arc::new(Gate {
         allow: Allowlist::parse(&config.allow)?,
@@ -217,6 +243,7 @@ pub async fn serve(
         host_ports: config.host_ports.iter().copied().collect(),
         inside_ports: sockets.ports().map_err(cannot("use its sockets"))?,
         never_publish: config.never_publish.iter().copied().collect(),
+        agent_ports: AgentPorts::new(config.sessions, config.agent_ports),
         names: Mutex::new(Names::default()),
         dialer: Dialer::new(outside, proxies, Allowlist::parse(&config.private)?),
         dial_sockets: DialSockets::new(std::mem::take(&mut sockets.unconnected)),
@@ -244,6 +271,12 @@ pub async fn serve(
     }
     for listener in sockets.listeners {
         tasks.spawn(tcp::serve(Arc::clone(&gate), listener));
+    }
+    for (port, listener) in agent_listeners {
+        gate.serve_agent_port(port, listener).await;
+    }
+    for socket in sockets.ports {
+        tasks.spawn(agent_ports::serve(Arc::clone(&gate), socket));
     }
     for listener in sockets.control {
         tasks.spawn(control::serve(Arc::clone(&gate), listener));

@@ -11,8 +11,10 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use abide_session::sandbox::gate_sockets::DIAL_SOCKETS;
 use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 
 use crate::Gate;
@@ -35,8 +37,8 @@ const LISTEN: &str = "0A";
 /// State of a port that a program in the sandbox listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Publication {
-    /// Reachable on the host's 127.0.0.1 under the same number.
-    Published,
+    /// Reachable on the host's 127.0.0.1 under the same number. This is its address inside.
+    Published(SocketAddr),
     /// Not reachable, for this reason.
     Failed(&'static str),
 }
@@ -49,7 +51,9 @@ pub async fn serve(gate: Arc<Gate>, pid: u32) -> io::Result<()> {
     let mut listeners = Listeners::default();
     let (mut before, mut interval) = (BTreeMap::new(), FIRST_INTERVAL);
     loop {
-        let ports = listening_ports(pid)?;
+        let of_others = gate.agent_ports.listening().await;
+        let mut ports = listening_ports(pid)?;
+        ports.retain(|port, _| !of_others.contains(port));
         listeners.update(&gate, &ports);
         interval = match ports == before {
             true => (interval + interval / 8).min(LAST_INTERVAL),
@@ -79,7 +83,7 @@ impl Listeners {
                 Ok(listener) => {
                     let task = tokio::spawn(serve_port(Arc::clone(gate), listener, address));
                     self.0.insert(*port, (address, task));
-                    Publication::Published
+                    Publication::Published(address)
                 }
                 Err(reason) => Publication::Failed(reason),
             };
@@ -132,15 +136,25 @@ async fn serve_port(gate: Arc<Gate>, listener: TcpListener, address: SocketAddr)
         let Ok(slot) = Arc::clone(&gate.slots).acquire_owned().await else {
             return;
         };
-        let gate = Arc::clone(&gate);
-        tokio::spawn(async move {
-            if let Err(error) = into_sandbox(&gate, &outside, address).await {
-                tracing::debug!(%error, %address, "cannot connect into the sandbox");
-                tcp::reset(&outside);
-            }
-            drop(slot);
-        });
+        admit(&gate, outside, address, slot);
     }
+}
+
+/// Takes a connection to an address inside the sandbox.
+pub(crate) fn admit(
+    gate: &Arc<Gate>,
+    outside: TcpStream,
+    address: SocketAddr,
+    slot: OwnedSemaphorePermit,
+) {
+    let gate = Arc::clone(gate);
+    tokio::spawn(async move {
+        if let Err(error) = into_sandbox(&gate, &outside, address).await {
+            tracing::debug!(%error, %address, "cannot connect into the sandbox");
+            tcp::reset(&outside);
+        }
+        drop(slot);
+    });
 }
 
 async fn into_sandbox(gate: &Gate, outside: &TcpStream, address: SocketAddr) -> io::Result<()> {
@@ -200,11 +214,20 @@ impl DialSockets {
         Self(Mutex::new(sockets))
     }
 
+    /// Takes a socket that does not come back. Half of them are kept for connections.
+    pub(crate) fn take_for_good(&self) -> Option<OwnedFd> {
+        let mut sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match sockets.len() > DIAL_SOCKETS / 2 {
+            true => sockets.pop(),
+            false => None,
+        }
+    }
+
     fn take(&self) -> Option<OwnedFd> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    fn give_back(&self, socket: OwnedFd) {
+    pub(crate) fn give_back(&self, socket: OwnedFd) {
         if rustix::net::connect_unspec(&socket).is_ok() {
             self.0
                 .lock()

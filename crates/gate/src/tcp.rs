@@ -31,7 +31,9 @@ const MAX_EARLY: usize = MAX_CLIENT_HELLO;
 enum Meant {
     Name(HostName),
     HostPort,
-    /// An address that stands for no name, or a port of the sandbox itself that the gate holds.
+    /// A port of the own loopback, which another command of the agent may have published.
+    AgentPort,
+    /// An address that stands for no name.
     Nothing,
 }
 
@@ -122,17 +124,19 @@ impl Gate {
                     reset(inside);
                 }
             },
+            Meant::AgentPort => self.connect_agent_port(meant.port(), inside).await,
             Meant::Nothing => reset(inside),
         }
     }
 
     fn meaning(&self, address: SocketAddr) -> Meant {
-        match address.ip() {
+        match address.ip().to_canonical() {
             IpAddr::V4(ip) if names::is_of_gate(ip) => {
                 let name = self.names().name(ip).cloned();
                 name.map_or(Meant::Nothing, Meant::Name)
             }
             ip if ip.is_loopback() && self.host_ports.contains(&address.port()) => Meant::HostPort,
+            ip if ip.is_loopback() => Meant::AgentPort,
             _ => Meant::Nothing,
         }
     }

@@ -198,13 +198,24 @@ fn identity(context: &ForkServerContext) -> KeeperIdentity {
     }
 }
 
-/// Listens on a socket in a session's directory. The path goes through the directory's descriptor, because a socket's
-/// path is limited to 108 bytes.
+/// Binds a socket for single messages in a session's directory.
+pub(super) fn bind_datagrams(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
+    bind(folder, name, SocketType::DGRAM)
+}
+
+/// Listens on a socket in a session's directory.
 pub(super) fn listen(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
+    let socket = bind(folder, name, SocketType::STREAM)?;
+    rustix::net::listen(&socket, 4)?;
+    Ok(socket)
+}
+
+/// Binds a socket in a session's directory. The path goes through the directory's descriptor, because a socket's
+/// path is limited to 108 bytes.
+fn bind(folder: impl AsFd, name: &str, kind: SocketType) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
     let path = format!("/proc/self/fd/{}/{name}", folder.as_fd().as_raw_fd());
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    rustix::net::listen(&socket, 4)?;
     Ok(socket)
 }

@@ -8,9 +8,11 @@ use abide_core::{ConnectionAnswer, Containment, End, Sandboxed, SessionId};
 use abide_session::daemon_record::ChangedLimits;
 use abide_session::folder;
 use abide_session::frame::{Launch, ToKeeper};
+use abide_session::sandbox::Network;
 
 use super::{DISK_FULL, Keepers, NO_KEEPER, PortState, failed_keeper};
 use crate::clock::{Clock, SystemClock};
+use crate::gate_plan;
 use crate::lock::lock;
 use crate::seams::KeeperControl;
 
@@ -47,7 +49,12 @@ impl KeeperControl for Arc<Keepers> {
     }
 
     /// Tells the keeper to start the command. The result arrives as an event.
-    fn start(&self, id: SessionId, launch: Launch) {
+    fn start(&self, id: SessionId, mut launch: Launch) {
+        let network = launch.sandbox.as_mut().map(|plan| &mut plan.network);
+        if let Some(Network::Allowlist(gate)) = network {
+            let published = self.gates.published_by(&launch.record.agent, id);
+            gate_plan::add_agent_ports(gate, &self.sessions, published);
+        }
         match self.connection(id) {
             _ if self.disk_is_full() => KeeperControl::fail(self, id, DISK_FULL),
             Some(connection) => {

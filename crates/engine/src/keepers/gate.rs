@@ -1,5 +1,5 @@
 //! Network gates of sandboxes, from the daemon's side: their questions become events, answers go back, and the ports that
-//! they publish are kept for views. A gate outlives the daemon and shows the next one what is open.
+//! they publish are kept for views, and shown to the other gates of the agent. A gate outlives the daemon and shows the next one what is open.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use abide_core::policy::Choice;
 use abide_core::{ConnectionAnswer, Event, HeldConnection, SessionId};
+use abide_gate::agent_ports::PublishedBy;
 use abide_gate::control_lines::{DaemonLine, GateLine, MAX_LINE};
 use abide_gate::questions::Answer;
+use abide_session::folder;
 use abide_session::sandbox::GATE_SOCKET;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -24,8 +26,8 @@ use crate::socket;
 
 /// Time after the start of a daemon for clients and people to come back, before the questions of gates are asked again.
 const RECONNECT_GRACE: Duration = Duration::from_secs(5);
-/// Answers that may be queued for one gate; it has fewer open questions.
-const ANSWERS: usize = 64;
+/// Lines that may be queued for one gate; it has fewer open questions.
+const LINES: usize = 64;
 
 /// State of a port that a command listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,11 +40,23 @@ pub enum PortState {
 
 /// Gates that the daemon follows.
 #[derive(Default)]
-pub(super) struct Gates(Mutex<HashMap<SessionId, FollowedGate>>);
+pub(super) struct Gates(Mutex<GateTable>);
 
 struct FollowedGate {
-    answers: mpsc::Sender<String>,
+    /// Agent of the session, if its directory says.
+    agent: Option<String>,
+    lines: mpsc::Sender<String>,
     ports: BTreeMap<u16, PortState>,
+    /// Ports of other sessions that the gate was shown last.
+    shown: Option<PublishedBy>,
+}
+
+impl FollowedGate {
+    /// Sends a line. A gate that is gone needs none.
+    fn send(&self, line: &DaemonLine<'_>) {
+        let line = serde_json::to_string(line).expect("numbers and text are JSON");
+        let _ = self.lines.try_send(format!("{line}\n"));
+    }
 }
 
 impl Gates {
@@ -61,16 +75,20 @@ impl Gates {
             ConnectionAnswer::No(because) => (Answer::No, because.as_deref()),
             ConnectionAnswer::Nobody => (Answer::Nobody, None),
         };
-        let line = DaemonLine {
+        let line = DaemonLine::Answer {
             id: number,
             answer,
             because: because.map(Into::into),
         };
-        let line = serde_json::to_string(&line).expect("numbers and text are JSON");
         let gates = lock(&self.0);
         if let Some(gate) = gates.get(&id) {
-            let _ = gate.answers.try_send(format!("{line}\n"));
+            gate.send(&line);
         }
+    }
+
+    /// Ports that the sessions of an agent have published, without those of this session.
+    pub fn published_by(&self, agent: &str, except: SessionId) -> PublishedBy {
+        published_by(&lock(&self.0), agent, except)
     }
 
     fn change_port(&self, id: SessionId, port: u16, state: Option<PortState>) {
@@ -80,6 +98,52 @@ impl Gates {
                 Some(state) => gate.ports.insert(port, state),
                 None => gate.ports.remove(&port),
             };
+        }
+        show_ports(&mut gates);
+    }
+
+    fn insert(&self, id: SessionId, gate: FollowedGate) {
+        let mut gates = lock(&self.0);
+        gates.insert(id, gate);
+        show_ports(&mut gates);
+    }
+
+    fn remove(&self, id: SessionId) {
+        let mut gates = lock(&self.0);
+        gates.remove(&id);
+        show_ports(&mut gates);
+    }
+}
+
+type GateTable = HashMap<SessionId, FollowedGate>;
+
+fn published_by(gates: &GateTable, agent: &str, except: SessionId) -> PublishedBy {
+    let is_other =
+        |id: &SessionId, gate: &FollowedGate| *id != except && gate.agent.as_deref() == Some(agent);
+    let others = gates.iter().filter(|(id, gate)| is_other(id, gate));
+    let published = others.flat_map(|(id, gate)| {
+        let ports = gate.ports.iter();
+        let published = ports.filter(|(_, state)| **state == PortState::Published);
+        published.map(|(port, _)| (*port, id.to_string()))
+    });
+    published.collect()
+}
+
+/// Shows each gate the ports that other sessions of its agent have published, if they have changed.
+fn show_ports(gates: &mut GateTable) {
+    let now: Vec<(SessionId, PublishedBy)> = gates
+        .iter()
+        .filter_map(|(id, gate)| Some((*id, published_by(gates, gate.agent.as_deref()?, *id))))
+        .collect();
+    for (id, ports) in now {
+        let Some(gate) = gates.get_mut(&id) else {
+            continue;
+        };
+        if gate.shown.as_ref() != Some(&ports) {
+            gate.send(&DaemonLine::AgentPorts {
+                ports: ports.clone(),
+            });
+            gate.shown = Some(ports);
         }
     }
 }
@@ -92,14 +156,15 @@ impl Keepers {
         if !path.exists() {
             return;
         }
-        let (answers, queue) = mpsc::channel(ANSWERS);
+        let (lines, queue) = mpsc::channel(LINES);
+        let meta = folder::read_meta(&self.folder(id)).ok().flatten();
         let gate = FollowedGate {
-            answers,
+            agent: meta.map(|meta| meta.launch.agent),
+            lines,
             ports: BTreeMap::new(),
+            shown: None,
         };
-        let mut gates = lock(&self.gates.0);
-        gates.insert(id, gate);
-        drop(gates);
+        self.gates.insert(id, gate);
         let keepers = self.clone();
         tokio::spawn(async move {
             let followed = async {
@@ -115,7 +180,7 @@ impl Keepers {
             if let Err(fault) = followed {
                 tracing::debug!(%id, %fault, "the network gate is gone");
             }
-            lock(&keepers.gates.0).remove(&id);
+            keepers.gates.remove(id);
             let number = None;
             let ended = Event::ConnectionReleased {
                 session: id,
@@ -133,7 +198,7 @@ impl Keepers {
         &self,
         id: SessionId,
         path: &Path,
-        mut answers: mpsc::Receiver<String>,
+        mut lines: mpsc::Receiver<String>,
     ) -> io::Result<()> {
         let stream = socket::connect(path)?;
         stream.set_nonblocking(true)?;
@@ -153,7 +218,7 @@ impl Keepers {
                     line.clear();
                     let _ = self.events.send(event).await;
                 }
-                Some(answer) = answers.recv() => writer.write_all(answer.as_bytes()).await?,
+                Some(line) = lines.recv() => writer.write_all(line.as_bytes()).await?,
             }
         }
     }

@@ -13,8 +13,8 @@ pub const NEW_LISTENER: libc::c_uint = 1 << 3;
 /// Filter of one sandbox.
 pub struct Filter {
     pub plain: Program,
-    /// The same one with a listener: it reports what the other one refuses, attempts to write, and attempts to connect if
-    /// wanted.
+    /// The same one with a listener: it reports what the other one refuses, attempts to write, and attempts to connect and to
+    /// bind a port if wanted.
     pub reporting: Program,
     /// Rules of the plain one, by which the keeper refuses what is reported.
     rules: Rules,
@@ -182,6 +182,7 @@ impl Filter {
         }
         if reports_connections {
             add(&mut reporting, libc::SYS_connect, vec![], REPORT);
+            add(&mut reporting, libc::SYS_bind, vec![], REPORT);
             // With an address: a send on a connection has none.
             let has_address = vec![Test::NoneOf(4, vec![0])];
             add(&mut reporting, libc::SYS_sendto, has_address, REPORT);

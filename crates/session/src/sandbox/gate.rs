@@ -4,8 +4,9 @@
 //! 1. The keeper makes a channel. The init process of the sandbox opens the sockets of the gate in its network namespace
 //!    and sends them over the channel.
 //! 2. The keeper has the fork server start the gate with the other end of the channel, and sends it the configuration
-//!    with the listening socket for the daemon.
-//!    The keeper tells it what was connected to at other ports, since only the gate knows the name.
+//!    with the sockets for the daemon and for other gates.
+//!    The keeper tells it what was connected to at other ports, since only the gate knows the name, and which ports the
+//!    command is about to bind.
 //! 3. The gate tells the keeper that it has refused something new, and the keeper asks for the list. It asks again when
 //!    the command has ended.
 //!
@@ -24,10 +25,13 @@ use super::gate_sockets;
 use super::plan::GatePlan;
 use super::refusal_record::RefusalKind;
 use crate::fd_passing;
-use crate::resources::listen;
+use crate::resources::{bind_datagrams, listen};
 
 /// Socket in the session's directory on which the gate serves the daemon.
 pub const SOCKET: &str = "gate";
+
+/// Socket in the session's directory on which the gate takes connections from the gates of other sandboxes.
+pub const PORTS_SOCKET: &str = "ports";
 
 /// Request of the keeper for the list of refusals.
 pub const LIST: &[u8] = b"list";
@@ -41,11 +45,19 @@ pub const REFUSED: &[u8] = b"refused";
 /// Message of the keeper about an address that stands for a name, with a port on which the gate does not listen.
 pub const NO_LISTENER: &[u8] = b"port ";
 
+/// Message of the keeper about a port that the command is about to bind.
+pub const BIND: &[u8] = b"bind ";
+
+/// Answer of the gate: it does not listen at that port for another sandbox any more.
+pub const RELEASED: &[u8] = b"released";
+
+/// Longest message of the gate, but for the list.
+const MESSAGE: usize = 16;
 /// Longest list of refusals.
 const LIST_LIMIT: usize = 32 << 10;
 
-/// Time for the gate to send the list. It has the list in memory.
-const LIST_DEADLINE: Timespec = Timespec {
+/// Time for the gate to answer. It has the list in memory, but may still be starting.
+const ANSWER_DEADLINE: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
@@ -60,6 +72,10 @@ pub(crate) struct GateChannel {
 pub(crate) struct Gate {
     channel: OwnedFd,
     state: GateState,
+    /// True if it listens at ports of other sandboxes from the beginning.
+    has_agent_ports: bool,
+    /// True if its list has a new entry.
+    pub has_refused: bool,
 }
 
 /// State of a gate, by the messages that it has sent.
@@ -87,7 +103,10 @@ impl GateChannel {
 
     /// Opens the sockets of the gate in the network namespace of this process, and sends them.
     pub fn open_sockets(&self, plan: &GatePlan) -> Result<(), gate_sockets::SetupError> {
-        let sockets = gate_sockets::open_sockets(&plan.ports, &plan.host_ports)?;
+        let sockets = gate_sockets::open_sockets(
+            &plan.ports,
+            &[&*plan.host_ports, &*plan.agent_ports].concat(),
+        )?;
         gate_sockets::send(self.keeper.as_fd(), &sockets)
     }
 
@@ -101,13 +120,16 @@ impl GateChannel {
         starter: BorrowedFd<'_>,
     ) -> io::Result<Gate> {
         let listener = listen(folder, SOCKET)?;
+        let ports = bind_datagrams(folder, PORTS_SOCKET)?;
         let mut config = format!("{init}\n").into_bytes();
         config.extend_from_slice(&plan.config);
-        fd_passing::send(&self.keeper, &config, &[listener.as_fd()])?;
+        fd_passing::send(&self.keeper, &config, &[listener.as_fd(), ports.as_fd()])?;
         fd_passing::send(starter, b"gate", &[self.gate.as_fd()])?;
         Ok(Gate {
             channel: self.keeper,
             state: GateState::Starting,
+            has_agent_ports: !plan.agent_ports.is_empty(),
+            has_refused: false,
         })
     }
 }
@@ -126,24 +148,55 @@ impl Gate {
         let _ = rustix::net::send(&self.channel, &message, flags);
     }
 
+    /// Has the gate release a port that the command is about to bind, if it listens there for another sandbox.
+    pub fn release(&mut self, port: u16) {
+        let mut message = [0; MESSAGE];
+        self.has_refused = self.take_messages();
+        let may_listen = match self.state {
+            GateState::Starting => self.has_agent_ports,
+            GateState::Ready => true,
+            GateState::Ended => false,
+        };
+        let request = [BIND, port.to_string().as_bytes()].concat();
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        if !may_listen || rustix::net::send(&self.channel, &request, flags).is_err() {
+            return;
+        }
+        loop {
+            let mut events = [PollFd::new(&self.channel, PollFlags::IN)];
+            let waited = rustix::event::poll(&mut events, Some(&ANSWER_DEADLINE));
+            if !matches!(waited, Ok(1..)) {
+                return;
+            }
+            match rustix::net::recv(&self.channel, &mut message, RecvFlags::DONTWAIT) {
+                Ok((0, _)) | Err(_) => return,
+                Ok((length, _)) if &message[..length] == RELEASED => return,
+                Ok((length, _)) => self.note(&message[..length]),
+            }
+        }
+    }
+
+    /// Notes a message that is no answer.
+    fn note(&mut self, message: &[u8]) {
+        self.state = GateState::Ready;
+        self.has_refused |= message == REFUSED;
+    }
+
     /// Takes the messages of the gate. `true`: its list has a new entry.
     pub fn take_messages(&mut self) -> bool {
-        let mut has_refused = false;
-        let mut message = [0; 16];
+        let mut message = [0; MESSAGE];
         loop {
             match rustix::net::recv(&self.channel, &mut message, RecvFlags::DONTWAIT) {
-                Err(Errno::AGAIN) => return has_refused,
+                Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
                 Ok((0, _)) | Err(_) => {
                     self.state = GateState::Ended;
-                    return has_refused;
+                    break;
                 }
-                Ok((length, _)) => {
-                    self.state = GateState::Ready;
-                    has_refused |= &message[..length] == REFUSED;
-                }
+                Ok((length, _)) => self.note(&message[..length]),
             }
         }
+        std::mem::take(&mut self.has_refused)
     }
 
     /// Refusals up to now. A gate that has ended, or does not answer, has lost its list: then this says so.
@@ -169,7 +222,7 @@ impl Gate {
         let mut text = vec![0; LIST_LIMIT];
         loop {
             let mut events = [PollFd::new(&self.channel, PollFlags::IN)];
-            rustix::event::poll(&mut events, Some(&LIST_DEADLINE))?;
+            rustix::event::poll(&mut events, Some(&ANSWER_DEADLINE))?;
             let (length, _) = rustix::net::recv(&self.channel, &mut text, RecvFlags::DONTWAIT)?;
             // The list that follows has that entry.
             if &text[..length] != REFUSED {

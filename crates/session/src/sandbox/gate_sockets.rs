@@ -15,7 +15,7 @@ use crate::fd_passing;
 
 /// Port of the DNS sockets.
 pub const DNS_PORT: u16 = 53;
-/// Connections from outside into the sandbox at the same time.
+/// Connections from outside into the sandbox, and ports of other sandboxes that are listened at, at the same time.
 pub const DIAL_SOCKETS: usize = 64;
 /// Ports of the allowlist and of the host together. With all other sockets they fit into the 253 descriptors that one
 /// message can carry.
@@ -47,7 +47,7 @@ fn at(step: &'static str) -> impl Fn(Errno) -> SetupError {
 }
 
 /// Prepares the network of the namespace that the calling process is in, and opens all sockets. `ports` are those of
-/// the allowlist, `host_ports` those of the host that programs inside may reach; a port may be in both. The sockets
+/// the allowlist, `host_ports` those of the host or of other sandboxes that programs inside may reach; a port may be in both. The sockets
 /// have no order: the gate asks the kernel what each of them is.
 pub fn open_sockets(ports: &[u16], host_ports: &[u16]) -> Result<Vec<OwnedFd>, SetupError> {
     if ports.len() + host_ports.len() > MAX_PORTS {
@@ -105,6 +105,8 @@ fn udp(address: SocketAddrV4) -> Result<OwnedFd, Errno> {
 
 fn listener(address: SocketAddrV4) -> Result<OwnedFd, Errno> {
     let socket = socket(AddressFamily::INET, SocketType::STREAM)?;
+    // A program that binds the port after it was released does not meet connections that are left.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)

@@ -39,8 +39,9 @@ mod supervision;
 pub use build::all_hidden;
 pub(crate) use filter::compile_ahead as compile_filters_ahead;
 pub use gate::{
-    LIST as GATE_LIST, NO_LISTENER as GATE_NO_LISTENER, READY as GATE_READY,
-    REFUSED as GATE_REFUSED, SOCKET as GATE_SOCKET,
+    BIND as GATE_BIND, LIST as GATE_LIST, NO_LISTENER as GATE_NO_LISTENER,
+    PORTS_SOCKET as GATE_PORTS_SOCKET, READY as GATE_READY, REFUSED as GATE_REFUSED,
+    RELEASED as GATE_RELEASED, SOCKET as GATE_SOCKET,
 };
 pub use init::NotBuilt;
 pub(crate) use init::{Sandbox, cannot};

@@ -217,7 +217,29 @@ impl Notification {
             libc::SYS_sendto => 4,
             _ => return None,
         };
-        let mut bytes = read_memory(self.pid, self.args[place], SOCKET_ADDRESS)?;
+        self.address_at(place)
+    }
+
+    /// Address of a TCP port that a call binds.
+    pub fn bound(&self) -> Option<SocketAddr> {
+        let address = match i64::from(self.number) {
+            libc::SYS_bind => self.address_at(1)?,
+            _ => return None,
+        };
+        (address.port() != 0 && self.is_tcp(0)).then_some(address)
+    }
+
+    /// True if the descriptor at the place `at` of the arguments is a TCP socket, or that is not known.
+    fn is_tcp(&self, at: usize) -> bool {
+        let path = format!("/proc/{}/fd/{}", self.pid, self.args[at] as i32);
+        let mut name = [0_u8; 16];
+        rustix::fs::getxattr(path, "system.sockprotoname", &mut name)
+            .map_or(true, |_| name.starts_with(b"TCP"))
+    }
+
+    /// Internet address among the arguments of a call, at the place `at`.
+    fn address_at(&self, at: usize) -> Option<SocketAddr> {
+        let mut bytes = read_memory(self.pid, self.args[at], SOCKET_ADDRESS)?;
         bytes.resize(SOCKET_ADDRESS, 0);
         let port = u16::from_be_bytes([bytes[2], bytes[3]]);
         let ip: IpAddr = match i32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) {

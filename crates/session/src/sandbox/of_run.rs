@@ -94,12 +94,15 @@ impl RunSandbox {
         match ended {
             true => self.refusals.close(),
             false => {
-                if self.refusals.handle() {
+                if self.refusals.handle(self.gate.as_mut()) {
                     self.write_record();
                 }
                 if let (Some(address), Some(gate)) = (self.refusals.no_listener.take(), &self.gate)
                 {
                     gate.tell_no_listener(address);
+                }
+                if self.gate.as_ref().is_some_and(|gate| gate.has_refused) {
+                    self.read_gate();
                 }
             }
         }
@@ -141,7 +144,9 @@ impl RunSandbox {
 impl Drop for RunSandbox {
     fn drop(&mut self) {
         if self.gate.is_some() {
-            let _ = rustix::fs::unlinkat(&*self.folder, gate::SOCKET, AtFlags::empty());
+            for socket in [gate::SOCKET, gate::PORTS_SOCKET] {
+                let _ = rustix::fs::unlinkat(&*self.folder, socket, AtFlags::empty());
+            }
         }
     }
 }

@@ -62,6 +62,8 @@ pub struct GatePlan {
     pub ports: Vec<u16>,
     /// Ports of the host's loopback that programs inside can connect to on their own loopback.
     pub host_ports: Vec<u16>,
+    /// Ports that other commands of the agent have published, which programs inside can connect to on their own loopback.
+    pub agent_ports: Vec<u16>,
     /// Configuration of the gate process, which the keeper passes on unread.
     pub config: Vec<u8>,
 }
@@ -170,6 +172,7 @@ wire_enum!(Network {
 wire_struct!(GatePlan {
     ports,
     host_ports,
+    agent_ports,
     config,
 });
 

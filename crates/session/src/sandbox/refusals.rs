@@ -14,7 +14,7 @@ use std::sync::Arc;
 use rustix::fs::{Access, Mode as Permissions, OFlags};
 
 use super::filter::Filter;
-use super::gate::Listed;
+use super::gate::{Gate, Listed};
 use super::git::{OutsideGit, Protected, Worktree};
 use super::notification::{self, Notification, Verdict};
 use super::paths::without_dots;
@@ -235,7 +235,7 @@ impl Refusals {
     }
 
     /// Handles one attempt. `true`: it is one of the refusals that are kept, and new.
-    pub fn handle(&mut self) -> bool {
+    pub fn handle(&mut self, gate: Option<&mut Gate>) -> bool {
         let listener = self.listener.as_ref().map(AsFd::as_fd);
         let Some((listener, seen)) =
             listener.and_then(|listener| Some((listener, Notification::receive(listener)?)))
@@ -246,6 +246,13 @@ impl Refusals {
             let told = refused_calls::told(&seen);
             let is_valid = seen.answer(listener, Verdict::Fail(libc::EPERM));
             return is_valid && told.is_some_and(|text| self.keep_call(text));
+        }
+        if let Some(address) = seen.bound() {
+            if let Some(gate) = gate {
+                gate.release(address.port());
+            }
+            seen.answer(listener, Verdict::Continue);
+            return false;
         }
         let path = seen.path();
         let given = (path.as_ref()).and_then(|path| refused_calls::gives_away(&seen, path));
