@@ -6,10 +6,12 @@ use abide_api::AuditLine;
 use abide_core::policy::Choice;
 use abide_core::request::Caller;
 use abide_core::{Answer, Closing, Key, Millis, Outcome, QuestionId, Refusal, Request, shorten};
+use abide_engine::policy::audit::Unrecorded;
 use abide_engine::store::{ClosedQuestion, closing_word};
 use abide_engine::{Handle, HeldLaunch, QuestionView};
 use abide_output::mask::Mask;
 
+use super::policy::CORRECT_AUDIT;
 use super::{approved, equal_connections};
 
 /// Longest reason of a person for a no, in characters.
@@ -93,6 +95,8 @@ pub(crate) enum AnswerFault {
     Refused(Refusal),
     /// A yes to a command that the rules or the settings refuse by now, for this reason.
     NotPermitted(String),
+    /// The answer could not be recorded, so it was not taken.
+    NotRecorded(String),
     /// The answer counts, but its rule could not be written.
     NotRemembered(String),
     /// The daemon is stopping.
@@ -166,7 +170,13 @@ async fn answer_now(
             }
         }
         if let Some(adds) = &adds {
-            audit_answer(handle, view, &given, adds, by);
+            let recorded = audit_answer(handle, view, &given, adds, by);
+            // A no takes effect all the same.
+            if let (Err(why), Answer::Yes) = (recorded, given.answer()) {
+                return Err(AnswerFault::NotRecorded(format!(
+                    "{why}. The question stays open. {CORRECT_AUDIT}"
+                )));
+            }
         }
     }
     let held = view.as_ref().and_then(|view| view.state.held());
@@ -209,7 +219,7 @@ pub(super) fn audit_answer(
     given: &GivenAnswer,
     adds: &str,
     by: &str,
-) {
+) -> Result<(), Unrecorded> {
     let state = &question.state;
     let held = state.held();
     let connection = state.connection();
@@ -217,7 +227,7 @@ pub(super) fn audit_answer(
         Some(held) => HeldLaunch::secrets_of(held),
         None => handle.secrets(state.session()),
     };
-    handle.audit().append(AuditLine {
+    handle.audit().record(AuditLine {
         event: "answered".into(),
         agent: question.agent.0.to_string(),
         folder: (held.map(|held| held.approval.folder.to_string()))
@@ -234,7 +244,7 @@ pub(super) fn audit_answer(
             .into_iter()
             .collect(),
         ..AuditLine::default()
-    });
+    })
 }
 
 /// Keeps what an answer adds: rules, or a name of the allowlist.

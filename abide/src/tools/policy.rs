@@ -10,7 +10,8 @@ use abide_core::policy::{Action, Choice, Reason};
 use abide_core::{Agent, Asking, Conversation, Request, shorten};
 use abide_engine::config::{self, NetworkMode, SandboxMode};
 use abide_engine::policy::{
-    BrokenPolicy, JudgedCommand, PolicyEvaluation, changes_commands, shown_rules, shown_sandbox,
+    BrokenPolicy, JudgedCommand, PolicyEvaluation, audit::Unrecorded, changes_commands,
+    shown_rules, shown_sandbox,
 };
 use abide_engine::{BeyondSettings, Handle, HeldLaunch, LaunchOptions, Stdin};
 use abide_output::mask::Mask;
@@ -114,7 +115,7 @@ impl CommandCaller<'_> {
     pub fn settings(&self, handle: &Handle) -> (SandboxMode, NetworkMode) {
         let (config, home) = (handle.config(), config::home());
         let settings = config.sandbox.of(&self.agent.0, self.workspace, &home);
-        (settings.mode, settings.network)
+        (settings.mode(), settings.network())
     }
 
     pub fn judge(&self, handle: &Handle, command: &str, launch: &LaunchOptions) -> StartDecision {
@@ -136,10 +137,13 @@ impl CommandCaller<'_> {
         if let Some(more) = &launch.beyond_settings
             && action != Action::Deny
         {
-            handle.audit().append(AuditLine {
+            let line = AuditLine {
                 why: Some(more.why.clone()),
                 ..entry(Action::Ask.as_str())
-            });
+            };
+            if let Err(why) = handle.audit().record(line) {
+                return unrecorded(&why);
+            }
             let reason = beyond_settings(command, &more.why, reason);
             let offers = self.offers_beyond_settings(more);
             return self.approve(self.held(handle, launch, given), &reason, offers);
@@ -148,14 +152,17 @@ impl CommandCaller<'_> {
             (None, Action::Allow) => {
                 let mut started = entry(action.as_str());
                 started.command = shorten(&started.command, UNRULED_CHARS);
-                handle.audit().append(started);
-                return StartDecision::Start;
+                return match handle.audit().record(started) {
+                    Err(why) if !why.is_full_disk() => unrecorded(&why),
+                    // On a full disk the start itself fails, and says so.
+                    _ => StartDecision::Start,
+                };
             }
             (None, Action::Ask | Action::Deny) => &unnamed,
             (Some(reason), _) => reason,
         };
         let mask = Mask::of(launch.secrets.clone());
-        handle.audit().append(AuditLine {
+        let line = AuditLine {
             rule: Some(reason.name.clone()).filter(|name| !name.is_empty()),
             why: Some(reason.why.clone()),
             commands: judged
@@ -164,7 +171,12 @@ impl CommandCaller<'_> {
                 .map(|part| mask.apply(part))
                 .collect(),
             ..entry(action.as_str())
-        });
+        };
+        if let Err(why) = handle.audit().record(line)
+            && action != Action::Deny
+        {
+            return unrecorded(&why);
+        }
         match action {
             Action::Allow => StartDecision::Start,
             Action::Deny => StartDecision::Refused(Box::new(refused_by(reason))),
@@ -274,6 +286,19 @@ fn otherwise(command: &str, action: Action) -> Reason {
         person_only: false,
     }
 }
+
+/// Refusal because the decision about a command cannot be recorded.
+fn unrecorded(why: &Unrecorded) -> StartDecision {
+    let sentence = format!(
+        "REFUSED: {}. Nothing was run. {CORRECT_AUDIT}",
+        one_line(&why.to_string())
+    );
+    StartDecision::Refused(Box::new(refused(sentence, None)))
+}
+
+/// Next step when the audit log cannot be written.
+pub(super) const CORRECT_AUDIT: &str =
+    "A person has to make room on the disk, or correct the permissions of the folder.";
 
 /// Refusal because a file that decides about commands cannot be used.
 fn unusable(handle: &Handle, line: AuditLine, what: &str, why: String) -> StartDecision {

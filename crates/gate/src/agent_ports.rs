@@ -131,19 +131,17 @@ impl Gate {
 
     /// Listens on the loopback of the sandbox, with a socket that was made inside it.
     fn listen_inside(&self, port: u16) -> io::Result<TcpListener> {
-        let socket = self.dial_sockets.take();
+        // One that has listened stays bound and cannot be used again.
+        let socket = self.dial_sockets.take_for_good();
         let socket = socket.ok_or(io::ErrorKind::QuotaExceeded)?;
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), port);
-        let listened = sockopt::set_socket_reuseaddr(&socket, true)
-            .and_then(|()| rustix::net::bind(&socket, &address))
-            .and_then(|()| rustix::net::listen(&socket, BACKLOG));
-        match listened {
-            Ok(()) => TcpListener::from_std(socket.into()),
-            Err(errno) => {
-                self.dial_sockets.give_back(socket);
-                Err(errno.into())
-            }
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        if let Err(errno) = rustix::net::bind(&socket, &address) {
+            self.dial_sockets.give_back(socket);
+            return Err(errno.into());
         }
+        rustix::net::listen(&socket, BACKLOG)?;
+        TcpListener::from_std(socket.into())
     }
 
     /// Hands a connection of a program inside over to the sandbox that has published the port.
@@ -204,7 +202,10 @@ pub async fn serve(gate: Arc<Gate>, socket: UnixDatagram) -> io::Result<()> {
         let (Some(port), Some(connection)) = (port, descriptors.into_iter().next()) else {
             continue;
         };
-        let connection = TcpStream::from_std(std::net::TcpStream::from(connection))?;
+        let connection = TcpStream::from_std(std::net::TcpStream::from(connection));
+        let Ok(connection) = connection else {
+            continue;
+        };
         let publication = port_of(&gate, port);
         let Some(Publication::Published(address)) = publication else {
             tcp::reset(&connection);

@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use abide_session::sandbox::gate_sockets::DIAL_SOCKETS;
 use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
@@ -213,7 +214,16 @@ impl DialSockets {
         Self(Mutex::new(sockets))
     }
 
-    pub(crate) fn take(&self) -> Option<OwnedFd> {
+    /// Takes a socket that does not come back. Half of them are kept for connections.
+    pub(crate) fn take_for_good(&self) -> Option<OwnedFd> {
+        let mut sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match sockets.len() > DIAL_SOCKETS / 2 {
+            true => sockets.pop(),
+            false => None,
+        }
+    }
+
+    fn take(&self) -> Option<OwnedFd> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
