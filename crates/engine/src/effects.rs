@@ -186,6 +186,9 @@ impl Performer {
                 }
             }
             Effect::Kill { session, end } => {
+                if engine.session(session).is_some_and(|of| of.interrupted) {
+                    self.keepers.mark_interrupted(session);
+                }
                 let grace_ms = self.handle.config().kill_grace_ms();
                 self.keepers
                     .send(session, &ToKeeper::Kill { end, grace_ms });

@@ -447,6 +447,7 @@ mod tests {
         let published = PublishedState::default();
         let id = SessionId::from_bits(1);
         let view = || SessionView::of_test(id, Wall(0), Phase::Starting);
+                interrupted: false,
         published.publish(view());
         assert!(!published.is_in_use(id));
         let older = published.session(id).expect("a session");

@@ -289,6 +289,7 @@ fn recovered_session(
         unasked_until: limits.unasked_until,
         bytes,
         unattended: false,
+        interrupted: changed.interrupted,
         end_heard: None,
         phase,
     };
