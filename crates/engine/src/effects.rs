@@ -497,6 +497,7 @@ impl Performer {
             damage: details.damage.clone(),
             name: details.name.clone(),
             readers: Arc::default(),
+            uses: Arc::default(),
         });
         let pty = details.pty.then_some(known.started_here);
         self.note_reported_ending(engine, id);
