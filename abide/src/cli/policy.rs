@@ -10,11 +10,12 @@ use abide_core::policy::{Action, Choice, Rule, Source};
 use abide_core::session::StartedBy;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::Paths;
+use abide_engine::peer::{Peer, SessionMembership};
 use abide_engine::policy::audit::AuditLog;
 use abide_engine::policy::{PolicyEvaluation, PolicyStore};
 use abide_engine::timestamp;
 use abide_output::printable::{one_line, visible};
-use abide_session::keeper_record;
+use abide_session::keeper_record::{self, Meta};
 
 use super::args::{AuditArgs, PolicyCommand, PolicyTestArgs};
 use super::error::CliError;
@@ -31,6 +32,11 @@ pub fn policy(paths: &Paths, command: PolicyCommand) -> Result<u8, CliError> {
         PolicyCommand::List(list) => list_rules(&store, list.json),
         PolicyCommand::Test(test) => test_command(&store, &test),
         PolicyCommand::Remove(remove) => {
+            if session_agent(paths).is_some() {
+                return Err(CliError::new(
+                    "an agent cannot change the rules; only a person can",
+                ));
+            }
             let audit = AuditLog::new(paths.audit());
             if !rules::remove(&store, &audit, &remove.name)? {
                 let shown = one_line(&remove.name);
@@ -190,14 +196,32 @@ fn print_judged(judged: &PolicyEvaluation) {
     }
 }
 
+/// Records of all sessions.
+fn recorded(paths: &Paths) -> impl Iterator<Item = Meta> {
+    let entries = std::fs::read_dir(paths.sessions()).into_iter().flatten();
+    entries.filter_map(|entry| keeper_record::read_meta(&entry.ok()?.path()).ok()?)
+}
+
+/// Agent of the session that runs this process, which sees only its own; `None` outside of sessions.
+fn session_agent(paths: &Paths) -> Option<String> {
+    let meta = match Peer::own().membership()? {
+        SessionMembership::Session(id) => {
+            let id = id.to_string();
+            recorded(paths).find(|meta| meta.launch.session == id)
+        }
+        SessionMembership::Keeper(pid) => {
+            recorded(paths).find(|meta| i32::try_from(meta.keeper.pid) == Ok(pid))
+        }
+        SessionMembership::Unknown => None,
+    };
+    Some(meta.map_or_else(|| "default".into(), |meta| meta.launch.agent))
+}
+
 fn replay_sessions(store: &PolicyStore, paths: &Paths, json: bool) -> Result<u8, CliError> {
-    let entries = std::fs::read_dir(paths.sessions())
-        .into_iter()
-        .flatten()
-        .flatten();
-    let metas = entries.filter_map(|entry| keeper_record::read_meta(&entry.path()).ok().flatten());
-    let mut metas: Vec<_> = metas
+    let own = session_agent(paths);
+    let mut metas: Vec<_> = recorded(paths)
         .filter(|meta| !StartedBy::from_name(meta.launch.started_by.as_deref()).is_try())
+        .filter(|meta| (own.as_ref()).is_none_or(|own| *own == meta.launch.agent))
         .collect();
     metas.sort_by_key(|meta| meta.launch.created_wall_ms);
     let mut counts = [0_usize; 3];
@@ -255,8 +279,10 @@ pub fn audit(paths: &Paths, args: &AuditArgs) -> Result<u8, CliError> {
     let now = SystemClock.now().wall.0;
     let since = args.since.map_or(0, |span| now.saturating_sub(span.0));
     let log = AuditLog::new(paths.audit());
+    let own = session_agent(paths);
     let entries = log.read_matching(since, MAX_ENTRIES, |entry| {
-        !args.ruled || !entry.is_unruled()
+        let is_visible = own.as_ref().is_none_or(|own| *own == entry.agent);
+        is_visible && (!args.ruled || !entry.is_unruled())
     });
     if entries.is_empty() && !args.json.json {
         outln!("No decisions are recorded.");

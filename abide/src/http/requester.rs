@@ -188,6 +188,7 @@ impl FromRequestParts<State> for Requester {
 
     async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Problem> {
         let named = named_agent(&parts.headers, &state.handle)?;
+        conversation(&parts.headers)?;
         let default_agent = || state.handle.default_agent().clone();
         let peer = parts.extensions.get::<ConnectInfo<ConnectedPeer>>();
         let login = match parts.extensions.get::<Credential>() {
@@ -330,11 +331,11 @@ pub fn conversation(headers: &HeaderMap) -> Result<Option<Conversation>, Problem
     let name = headers::CONVERSATION_HEADER;
     match text(headers, name)? {
         None => Ok(None),
-        Some(named) if (1..=CONVERSATION_LIMIT).contains(&named.len()) => {
+        Some(named) if (1..=CONVERSATION_LIMIT).contains(&named.len()) && !named.contains('\t') => {
             Ok(Some(Conversation(named.into())))
         }
         Some(_) => Err(Problem::bad_input(format!(
-            "`{name}` must have 1 to {CONVERSATION_LIMIT} bytes"
+            "`{name}` must have 1 to {CONVERSATION_LIMIT} bytes and no tab"
         ))),
     }
 }

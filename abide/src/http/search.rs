@@ -25,8 +25,8 @@ use abide_session::log::Log;
 
 /// Time limit of a search. The page then ends early with a cursor for the rest.
 const TIME_LIMIT: Millis = Millis::from_secs(5);
-/// Longest line in a result, in characters.
-const CHARS: usize = 400;
+/// Longest line in a result, in characters: the search returns no more of a line, around its match.
+const CHARS: usize = 1_000;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -267,7 +267,7 @@ impl Connection {
         let version = meta.protocol_version();
         let is_discover = matches!(request, ClientRequest::DiscoverRequest(_));
         let is_pending = matches!(*state, Handshake::Pending);
-        if is_pending && matches!(request, ClientRequest::PingRequest(_)) {
+        if is_pending && version.is_none() && matches!(request, ClientRequest::PingRequest(_)) {
             return Ok(ClientInfo {
                 modern: false,
                 has_legacy_methods: true,

@@ -195,6 +195,18 @@ async fn continue_timer(
     let Ok(id) = timer.trim().parse() else {
         return Ok(no_such(timer));
     };
+    let is_mission = args
+        .mission
+        .is_some_and(|mission| !mission.0.trim().is_empty());
+    if is_mission && is_waiting(handle, id, context).await {
+        return Err(BadInput::about(
+            "mission",
+            format!(
+                "belongs to a new timer; '{id}' is a waiting one, and this call would stand by on it. Leave out `mission` to \
+                 do that, or `timer_id` to create a mission."
+            ),
+        ));
+    }
     let mut remaining = args.total_duration.map(|time| time.0);
     if remaining.is_some() && was_done(handle, id, context).await {
         // The daemon that set the remaining time died before it could answer.
@@ -208,6 +220,12 @@ async fn continue_timer(
         key: request_key(context),
     };
     Ok((request, CallKind::Timer))
+}
+
+/// True for a timer of the caller that is not a mission.
+async fn is_waiting(handle: &Handle, timer: TimerId, context: &Context) -> bool {
+    let row = handle.store_reader().timer(timer).await.ok().flatten();
+    row.is_some_and(|row| row.agent == *context.agent.0 && row.kind == Kind::Waiting)
 }
 
 async fn new_timer(

@@ -115,6 +115,16 @@ fn secrets_in_commands_are_masked_for_agents_and_shown_to_people() {
 }
 
 #[test]
+fn match_in_the_middle_of_a_long_line_is_shown() {
+    let abide = Abide::new();
+    let long = "printf '%03000d needle %03000d\\n' 0 0";
+    abide.shell(long);
+    let found = abide.good("GET /v1/search?pattern=needle", "", &Value::Null);
+    let line = text(&found["matches"][0]["text"]);
+    assert!(line.contains("0 needle 0"), "{line}");
+}
+
+#[test]
 fn timers_are_filtered_sorted_and_paged() {
     let abide = Abide::new();
     let make = |total: u32, mission: &str| {

@@ -101,6 +101,26 @@ fn run_of_an_agent_is_judged_by_the_words_that_are_executed() {
 }
 
 #[test]
+fn command_of_an_agent_sees_decisions_about_that_agent_and_removes_no_rule() {
+    let abide = configured();
+    let shell = |agent: &str, command: &str| {
+        let headers = format!("abide-agent: {agent}\r\n");
+        let command = json!({"command": command});
+        let result = abide.good("POST /v1/tools/shell", &headers, &command);
+        result["text"].to_string()
+    };
+    shell("bob", "true secret plan");
+    let seen = shell("ann", "\"$ABIDE\" audit; \"$ABIDE\" policy replay");
+    assert!(seen.contains(" ann: "), "{seen}");
+    assert!(!seen.contains("secret plan"), "{seen}");
+    assert!(seen.contains("1 recorded commands"), "{seen}");
+    let removed = shell("ann", "\"$ABIDE\" policy remove always-1");
+    assert!(removed.contains("only a person can"), "{removed}");
+    let policy = abide.good("GET /v1/policy", PERSON, &Value::Null);
+    assert!(policy.to_string().contains("always-1"), "{policy}");
+}
+
+#[test]
 fn decisions_are_paged_filtered_and_verified() {
     let abide = configured();
     for word in ["one", "two", "three"] {

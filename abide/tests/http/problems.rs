@@ -22,6 +22,8 @@ fn every_refusal_is_a_problem_with_a_sentence() {
         ("GET /v1/sessions/session_00000000", "", "", 404),
         ("GET /v1/sessions/session_00000000/terminal", "", "", 404),
         ("GET /v1/search", "", "", 400),
+        ("GET /v1/timers", "abide-conversation: a\tb\r\n", "", 400),
+        ("GET /v1/messages", "abide-conversation: \r\n", "", 400),
         ("GET /v1/events?tails=perhaps", "", "", 400),
         ("POST /v1/timers", json, "{", 400),
         ("POST /v1/timers", json, "[]", 400),

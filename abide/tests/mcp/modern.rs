@@ -15,6 +15,9 @@ fn discover_list_and_call_work_without_handshake() {
     assert!(
         found["capabilities"]["tools"].is_object() && found["capabilities"]["prompts"].is_object()
     );
+    let id = client.request("ping", json!({}));
+    let error = client.receive(|message| message["id"] == id);
+    assert_eq!(error["error"]["code"], -32601, "{error}");
     let id = client.request("tools/list", json!({}));
     let list = client.result(id);
     assert_eq!(list["resultType"], "complete");

@@ -406,6 +406,26 @@ fn cancellation_that_the_daemon_never_read_is_replayed() {
 }
 
 #[test]
+fn repeated_call_of_a_cancelled_one_is_told_so_by_the_next_daemon() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let fifo = Fifo::new(&home, "fifo");
+    let command = format!("echo $$ > {}; exec sleep 1000", fifo.path());
+    let arguments = json!({"command": command, "idempotency_key": "one"});
+    let id = client.begin("execute_command", arguments.clone());
+    let process = fifo.read_process();
+    client.notify(
+        "notifications/cancelled",
+        json!({"requestId": id, "reason": "stop"}),
+    );
+    process.wait_gone();
+    home.kill_daemon();
+    let result = client.call("execute_command", arguments);
+    let told = "command execution cancelled by user";
+    assert!(text(&result).starts_with(told), "{result}");
+}
+
+#[test]
 fn s1_front_exits_with_its_client_and_sessions_continue() {
     let home = Home::new();
     for era in ERAS {

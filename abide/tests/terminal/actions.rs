@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use abide::tools::Context;
 use abide_core::Agent;
+use abide_core::request::Caller;
 use serde_json::json;
 
 use crate::{fact, lines, with_engine};
@@ -84,6 +85,21 @@ fn long_list_is_shortened_and_says_so() {
         assert_eq!(all.text.lines().count(), 102, "{}", all.text);
         assert_eq!(all.to_fields()["truncated"], json!(false));
         lives.kill().await;
+    });
+}
+
+#[test]
+fn read_of_a_quiet_session_is_its_last_activity() {
+    with_engine(|engine| async move {
+        let session = engine.start("exec sleep 1000", json!({})).await;
+        let id = session.id.parse().expect("an id");
+        let reading = engine.handle.keep_active(Caller::PERSON, id).await;
+        let listed = engine.call(json!({"action": "list"})).await;
+        let listed = &listed.to_fields()["sessions"][0];
+        assert_eq!(listed["last_activity"], json!(0.0), "{listed}");
+        assert_ne!(listed["age"], json!(0.0), "{listed}");
+        drop(reading);
+        session.kill().await;
     });
 }
 

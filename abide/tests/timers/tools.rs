@@ -214,6 +214,23 @@ fn s27_invalid_durations_are_refused_and_long_ones_work() {
 }
 
 #[test]
+fn mission_for_a_waiting_timer_is_refused() {
+    let abide = Abide::started();
+    let timer =
+        |kind: &str| json!({"total_duration": 600, "timeout_duration": 0.01, kind: "first"});
+    let waiting = id_of(&call(&abide, "timer", timer("reason")));
+    let more =
+        |id: &str| json!({"timer_id": id, "timeout_duration": 0.01, "mission": "look again"});
+    let sentence = refused(&abide, "timer", more(&waiting));
+    assert!(
+        sentence.starts_with("`mission` belongs to a new timer"),
+        "{sentence}"
+    );
+    let mission = id_of(&call(&abide, "timer", timer("mission")));
+    assert_eq!(call(&abide, "timer", more(&mission))["timeout"], true);
+}
+
+#[test]
 fn empty_field_counts_as_missing() {
     let abide = Abide::started();
     for (filled, empty) in [("reason", "mission"), ("mission", "reason")] {

@@ -224,7 +224,7 @@ pub struct ListedSession {
     pub state: SessionState,
     /// Seconds since the start.
     pub age: f64,
-    /// Seconds since the last output.
+    /// Seconds since the last output, input or read.
     pub last_activity: f64,
     /// Agent that owns the session.
     pub agent: String,

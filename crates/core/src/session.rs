@@ -33,6 +33,8 @@ pub struct Session {
     pub bytes: u64,
     /// No answer to a call reported its end, or the end of the processes that it left behind.
     pub unattended: bool,
+    /// A person has interrupted a call that waited for the command. Calls that wait for it later are told so.
+    pub interrupted: bool,
     /// Time at which this daemon heard that its command had ended, which is later than its end.
     pub end_heard: Option<Wall>,
     /// Phase of its life.
@@ -70,6 +72,7 @@ impl Session {
             unasked_until: Mono::default(),
             bytes: 0,
             unattended: false,
+            interrupted: false,
             end_heard: None,
             phase: Phase::Starting,
         }

@@ -145,6 +145,7 @@ fn stored_sessions_are_limited() {
             unasked_until: Mono::default(),
             bytes: 0,
             unattended: false,
+            interrupted: false,
             end_heard: None,
             phase: Phase::Failed {
                 fault: "no".into(),

@@ -178,6 +178,9 @@ impl Performer {
                 }
             }
             Effect::Kill { session, end } => {
+                if engine.session(session).is_some_and(|of| of.interrupted) {
+                    self.keepers.mark_interrupted(session);
+                }
                 let grace_ms = self.handle.config().kill_grace_ms();
                 self.keepers
                     .send(session, &ToKeeper::Kill { end, grace_ms });
@@ -472,6 +475,7 @@ impl Performer {
             damage: details.damage.clone(),
             name: details.name.clone(),
             readers: Arc::default(),
+            uses: Arc::default(),
         });
         let pty = details.pty.then_some(known.started_here);
         match (&state.phase, pty) {

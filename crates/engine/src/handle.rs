@@ -29,7 +29,7 @@ use crate::lock::lock;
 use crate::policy::PolicyStore;
 use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
-use crate::published_state::{PublishedState, QuestionView};
+use crate::published_state::{PublishedState, QuestionView, UseGuard};
 use crate::runtime::JudgeApproved;
 use crate::sandbox_probe::SandboxProbe;
 use crate::screens::Screens;
@@ -440,6 +440,10 @@ impl Handle {
         tracing::debug!(call = id.0, "sent to the engine");
         let (updates_tx, updates) = mpsc::channel(UPDATE_QUEUE);
         let (outcome_tx, outcome) = oneshot::channel();
+        let in_use = match &request {
+            Request::Join { session, .. } => self.published().session(*session),
+            _ => None,
+        };
         let call = Call {
             id,
             caller,
@@ -459,6 +463,7 @@ impl Handle {
             outcome,
             open: true,
             carries_messages: false,
+            _in_use: in_use.map(|view| view.uses.begin()),
         }
     }
 
@@ -582,6 +587,8 @@ pub struct PendingCall {
     open: bool,
     /// True if the outcome carries messages and was not yet confirmed as sent.
     carries_messages: bool,
+    /// Marks the session that the call waits for as in use.
+    _in_use: Option<UseGuard>,
 }
 
 impl PendingCall {

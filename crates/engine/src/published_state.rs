@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use abide_core::{
 };
 use tokio::sync::{Notify, broadcast, watch};
 
-use crate::clock::pause;
+use crate::clock::{Clock, SystemClock, pause};
 use crate::keepers::PortState;
 use crate::lock::lock;
 use abide_session::facts::Facts;
@@ -58,6 +58,43 @@ pub struct SessionView {
     pub name: Option<SessionName>,
     /// Token that all views of this session share with the readers of its log. While others hold it, the log is kept.
     pub readers: Arc<()>,
+    /// Calls that wait for the session, read from it or write to it. All views of this session share it.
+    pub uses: Arc<SessionUses>,
+}
+
+/// Calls that wait for a session, read from it or write to it, which are activity like output.
+#[derive(Debug, Default)]
+pub struct SessionUses {
+    now: AtomicUsize,
+    last_ms: AtomicU64,
+}
+
+impl SessionUses {
+    /// Counts a call until the guard is dropped.
+    pub fn begin(self: &Arc<Self>) -> UseGuard {
+        self.now.fetch_add(1, Ordering::Relaxed);
+        UseGuard(self.clone())
+    }
+
+    /// Time of the last use: `now` during one, 0 before the first.
+    pub fn last(&self, now: Wall) -> Wall {
+        match self.now.load(Ordering::Relaxed) {
+            0 => Wall(self.last_ms.load(Ordering::Relaxed)),
+            _ => now,
+        }
+    }
+}
+
+/// Call that uses a session.
+#[derive(Debug)]
+pub struct UseGuard(Arc<SessionUses>);
+
+impl Drop for UseGuard {
+    fn drop(&mut self) {
+        let now = SystemClock.now().wall.0;
+        self.0.last_ms.fetch_max(now, Ordering::Relaxed);
+        self.0.now.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl SessionView {
@@ -247,6 +284,7 @@ impl PublishedState {
         if let Some(before) = sessions.get(&id) {
             view.name.clone_from(&before.name);
             view.readers = before.readers.clone();
+            view.uses = before.uses.clone();
         } else if !view.state.keys.is_empty() {
             let names = view
                 .state
@@ -409,6 +447,7 @@ impl SessionView {
                 unasked_until: abide_core::Mono::default(),
                 bytes: 0,
                 unattended: false,
+                interrupted: false,
                 end_heard: None,
                 phase,
             },
@@ -422,6 +461,7 @@ impl SessionView {
             folder: "/nonexistent".into(),
             deadline: None,
             readers: Arc::default(),
+            uses: Arc::default(),
         }
     }
 

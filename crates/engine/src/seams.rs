@@ -45,6 +45,9 @@ pub trait KeeperControl: Send + Sync {
     /// Writes changed limits to the session's directory, where the next daemon reads them.
     fn write_limits(&self, id: SessionId, limits: ChangedLimits);
 
+    /// Notes in the session's directory that a person interrupted a call that waited for it.
+    fn mark_interrupted(&self, id: SessionId);
+
     /// Notes in the session's directory that its ending was reported.
     fn mark_ending_delivered(&self, id: SessionId);
 

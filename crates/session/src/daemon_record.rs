@@ -1,6 +1,6 @@
 //! The daemon's record of a session, in one file beside the keeper's record ([`keeper_record`]): the name that the session
-//! was given later, changed limits, the size of its terminal, the requests that acted on it, and read cursors. The
-//! next daemon reads it. If it is lost, everything counts as unread and unchanged again.
+//! was given later, changed limits, the size of its terminal, an interruption, the requests that acted on it, and read
+//! cursors. The next daemon reads it. If it is lost, everything counts as unread and unchanged again.
 //!
 //! A change appends one line, and the last line about a thing counts. A line that cannot be read is skipped. A file that
 //! has grown is replaced by a shorter one with the same content. Nothing is synced: a power cut may lose the last
@@ -59,6 +59,8 @@ pub struct DaemonRecord {
     pub limits: Option<ChangedLimits>,
     /// The size of the terminal after the last change.
     pub size: Option<Size>,
+    /// True if a person has interrupted a call that waited for the session.
+    pub interrupted: bool,
     /// Hashes of the last requests that acted on the session, the oldest first.
     requests: VecDeque<String>,
     cursors: Cursors,
@@ -90,11 +92,12 @@ impl DaemonRecord {
         let name = self.name.as_deref().map(Change::Name);
         let limits = self.limits.map(Change::Limits);
         let size = self.size.map(Change::Size);
+        let interrupted = self.interrupted.then_some(Change::Interrupted);
         let requests = self.requests.iter().map(|hash| Change::Request(hash));
         let cursors =
             (self.cursors.iter()).map(|(reader, cursor)| Change::Cursor { reader, cursor });
         let changes = name.into_iter().chain(limits).chain(size);
-        let changes = changes.chain(requests).chain(cursors);
+        let changes = changes.chain(interrupted).chain(requests).chain(cursors);
         changes.map(|change| change.to_string()).collect()
     }
 
@@ -103,6 +106,7 @@ impl DaemonRecord {
             Change::Name(name) => self.name = Some(name.to_owned()),
             Change::Limits(limits) => self.limits = Some(limits),
             Change::Size(size) => self.size = Some(size),
+            Change::Interrupted => self.interrupted = true,
             Change::Request(hash) => {
                 self.requests.push_back(hash.to_owned());
                 if self.requests.len() > REQUEST_LIMIT {
@@ -126,6 +130,7 @@ pub(super) enum Change<'a> {
     Name(&'a str),
     Limits(ChangedLimits),
     Size(Size),
+    Interrupted,
     Request(&'a str),
     Cursor { reader: &'a str, cursor: &'a str },
     CursorRemoved { reader: &'a str },
@@ -146,6 +151,7 @@ impl fmt::Display for Change<'_> {
                 writeln!(f, "{}", limits.unasked_until.0)
             }
             Change::Size(size) => writeln!(f, "size={} {}", size.cols, size.rows),
+            Change::Interrupted => writeln!(f, "interrupted=1"),
             Change::Request(hash) => writeln!(f, "request={hash}"),
             Change::Cursor { reader, cursor } => writeln!(f, "cursor={cursor} {reader}"),
             Change::CursorRemoved { reader } => writeln!(f, "cursor_removed={reader}"),
@@ -181,6 +187,7 @@ impl<'a> Change<'a> {
                     rows: rows.parse().ok()?,
                 })
             }
+            "interrupted" => Change::Interrupted,
             "request" => Change::Request(value),
             "cursor" => {
                 let (cursor, reader) = value.split_once(' ')?;
@@ -244,6 +251,11 @@ impl OpenRecord {
     /// Stores another size of the terminal.
     pub fn set_size(&self, size: Size) -> io::Result<()> {
         self.change(&Change::Size(size))
+    }
+
+    /// Stores that a person has interrupted a call that waited for the session.
+    pub fn mark_interrupted(&self) -> io::Result<()> {
+        self.change(&Change::Interrupted)
     }
 
     fn change(&self, change: &Change<'_>) -> io::Result<()> {

@@ -114,7 +114,7 @@ proptest! {
     fn random_daemon_record_is_read_and_read_back(
         lines in prop::collection::vec(
             prop_oneof![
-                "(name|size|limits|request|cursor|cursor_removed)=[a-z0-9 ]{0,12}",
+                "(name|size|limits|interrupted|request|cursor|cursor_removed)=[a-z0-9 ]{0,12}",
                 "size=[0-9]{1,6} [0-9]{1,6}",
                 "limits=([0-9]{1,22}|none) none [0-9]{1,4} [0-9]{1,4}",
                 ".{0,12}",

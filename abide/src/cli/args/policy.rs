@@ -50,8 +50,8 @@ pub struct PolicyRemoveArgs {
 
 /// Print the decisions about commands of agents, oldest first
 ///
-/// Commands that no rule matches are listed too, as `allow` without a reason. With `--json`, one JSON object per line. Entries
-/// are kept for 90 days.
+/// Commands that no rule matches are listed too, as `allow` without a reason. A command of an agent sees the decisions about
+/// that agent only. With `--json`, one JSON object per line. Entries are kept for 90 days.
 #[derive(Debug, Args)]
 pub struct AuditArgs {
     /// Only decisions of the last time span, such as `1h` or `7d`

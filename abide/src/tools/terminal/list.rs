@@ -5,7 +5,7 @@ use abide_api::{
     Id, ListedSession, SessionList, SessionState, TerminalSessionResult, ToolOutput, ToolResult,
 };
 use abide_core::session::Phase;
-use abide_core::{Exit, Millis, limit, shorten};
+use abide_core::{Exit, Millis, Wall, limit, shorten};
 use abide_output::printable::one_line;
 
 use super::ActionRunner;
@@ -81,8 +81,9 @@ impl ActionRunner {
     /// Line and fields of a session of this machine.
     fn listed(&self, view: &SessionView, now: u64) -> (String, ListedSession) {
         let age = now.saturating_sub(view.state.created.0);
-        let active = Log::open(&view.folder).last_at().ok().flatten();
-        let active = active.unwrap_or(view.state.created.0);
+        let output = Log::open(&view.folder).last_at().ok().flatten();
+        let used = view.uses.last(Wall(now)).0.max(view.state.created.0);
+        let active = output.map_or(used, |output| output.max(used));
         let idle = now.saturating_sub(active);
         let state = state(view);
         let command = shorten(&self.mask(view, one_line(&view.state.command)), COMMAND);

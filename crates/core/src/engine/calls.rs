@@ -388,7 +388,7 @@ impl Engine {
         wait.goal = Goal::Interrupted;
         let id = wait.session;
         if let Some(entry) = self.sessions.get_mut(&id).filter(|s| s.leader_runs()) {
-            entry.interrupted = true;
+            entry.session.interrupted = true;
             self.request_kill(step, id, End::User);
         }
     }

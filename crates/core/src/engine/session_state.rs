@@ -33,8 +33,6 @@ pub(super) struct SessionState {
     /// Reason of the kill, once it is decided. The kill is sent once, and only when there is something to
     /// kill; again only if the tree did not die.
     pub kill_reason: Option<End>,
-    /// A person has interrupted a call that waited for the command. Calls that wait for it later are told so.
-    pub interrupted: bool,
     /// The tree was killed and did not die.
     pub survives_kill: bool,
     /// The session was started by an earlier daemon: its waits may come back.
@@ -124,7 +122,6 @@ impl SessionState {
             last_use: Mono::default(),
             declined_idle: None,
             kill_reason: None,
-            interrupted: false,
             survives_kill: false,
             found: false,
             ending_report: EndingReport::NotYet,

@@ -18,7 +18,7 @@ impl Engine {
             return Err(Refusal::SessionNotFound(wait.session));
         };
         // The call gets the answer that the interrupted one had.
-        if entry.interrupted && wait.goal == Goal::Ended {
+        if entry.session.interrupted && wait.goal == Goal::Ended {
             wait.goal = Goal::Interrupted;
         }
         let accepted = Effect::Tell {

@@ -271,6 +271,7 @@ fn found(words: &mut Words, stage: &Stage) -> Result<Event, String> {
         },
         bytes: words.count("bytes")?.unwrap_or(0),
         unattended: false,
+        interrupted: words.flag("interrupted"),
         end_heard: None,
         phase,
     };

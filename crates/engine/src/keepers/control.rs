@@ -95,6 +95,14 @@ impl KeeperControl for Arc<Keepers> {
         }
     }
 
+    fn mark_interrupted(&self, id: SessionId) {
+        if let Err(fault) = self.record(id).mark_interrupted() {
+            tracing::warn!(
+                "cannot store that a call about {id} was interrupted, so the next daemon will not know: {fault}"
+            );
+        }
+    }
+
     fn mark_ending_delivered(&self, id: SessionId) {
         // A directory that is gone needs no mark.
         let _ = keeper_record::mark_ending_delivered(&Keepers::folder(self, id));

@@ -285,6 +285,7 @@ fn recovered_session(
         unasked_until: limits.unasked_until,
         bytes,
         unattended: false,
+        interrupted: changed.interrupted,
         end_heard: None,
         phase,
     };

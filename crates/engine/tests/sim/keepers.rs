@@ -192,6 +192,7 @@ impl KeeperControl for Connections {
             unasked_until: Mono::default(),
             bytes: 0,
             unattended: false,
+            interrupted: false,
             end_heard: None,
             phase: Phase::Starting,
         };
@@ -247,6 +248,11 @@ impl KeeperControl for Connections {
             keeper.given.inactivity = limits.inactivity;
             keeper.given.unasked_until = limits.unasked_until;
         });
+    }
+
+    fn mark_interrupted(&self, id: SessionId) {
+        self.0
+            .with(id, |keeper, _, _| keeper.given.interrupted = true);
     }
 
     fn mark_ending_delivered(&self, id: SessionId) {
