@@ -105,8 +105,8 @@ fn owner_of_a_session_is_told_by_its_own_machine_when_that_was_started_again() {
     let id = pair.session_of_ann(command);
     let leader = wait_for_pid(command);
     pair.build.kill_daemon();
-    for pid in [parent(leader), leader] {
-        let process = Process::on(pid);
+    // Both are opened first: the end of the keeper ends its command.
+    for process in [parent(leader), leader].map(Process::on) {
         process.kill();
         process.wait_gone();
     }
