@@ -39,7 +39,7 @@ pub use held::CommandAnswer;
 pub(crate) use load::RowScope;
 pub(crate) use postgres::{
     Address as PostgresAddress, Link, OpenedFleet, OwnMachine, SCHEMA_VERSION, ShardChange,
-    ShardRows, TIMELINE, text_array,
+    ShardRows, Statement as PostgresStatement, TIMELINE, statement_guard,
 };
 pub use postgres::{
     DirectoryFacts, DirectoryRow, DirectoryState, InvalidAddress, ServerFacts, TimerElsewhere,
