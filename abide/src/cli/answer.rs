@@ -12,6 +12,7 @@ use serde_json::json;
 use super::args::AnswerArgs;
 use super::client::{Client, ClientError, QuestionFollower};
 use super::error::CliError;
+use super::fleet;
 use super::ids;
 use super::prompt::{Prompt, PromptAnswer, offered_answers};
 use super::reconnect::Reconnect;
@@ -39,6 +40,11 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
             }
         }
         return Ok(0);
+    }
+    if !args.follow
+        && let Some(trouble) = fleet::trouble(&client).await?
+    {
+        outln!("{trouble}\nOpen questions of other machines are not known.");
     }
     if open.is_empty() && !args.follow {
         match at_terminal {

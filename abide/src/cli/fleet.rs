@@ -256,6 +256,12 @@ fn print_no_machines(fleet: &FleetMachines) {
     }
 }
 
+/// Sentence about a fleet whose machines cannot be asked.
+pub(super) async fn trouble(client: &Client) -> Result<Option<String>, CliError> {
+    let fleet: FleetMachines = client.get("/v1/machines").await?;
+    Ok(fleet.trouble.as_deref().map(one_line))
+}
+
 /// Says why the list may be out of date.
 fn print_trouble(fleet: &FleetMachines) {
     if let Some(trouble) = &fleet.trouble {

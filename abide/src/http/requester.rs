@@ -189,8 +189,12 @@ impl FromRequestParts<State> for Requester {
     async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Problem> {
         let named = named_agent(&parts.headers, &state.handle)?;
         conversation(&parts.headers)?;
-        let default_agent = || state.handle.default_agent().clone();
         let peer = parts.extensions.get::<ConnectInfo<ConnectedPeer>>();
+        let default_agent = || match peer.map(|info| &info.0.0) {
+            // An agent or a person without a name is the one of the machine that has called.
+            Some(Peer::Machine(name)) => Agent::default_on(name),
+            _ => state.handle.default_agent().clone(),
+        };
         let login = match parts.extensions.get::<Credential>() {
             Some(Credential::Login(login)) => Some(*login),
             Some(Credential::Token | Credential::None) | None => None,

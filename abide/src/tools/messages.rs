@@ -74,7 +74,9 @@ impl ReadMessages {
     ) -> ToolResult {
         let mut delivered = Vec::new();
         let waited = (self.client_limit).map_or_else(|| self.waited.to_string(), report::cut_at);
+        let fault = handle.storage_fault();
         let text = match messages {
+            [] if let Some(fault) = fault => format!("No messages can be read: {fault}."),
             [] if self.waited.0 > 0 => {
                 format!("No messages came within {waited}. New ones are told with your next call.")
             }

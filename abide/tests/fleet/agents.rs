@@ -47,6 +47,19 @@ fn agent_without_a_name_is_called_after_its_machine() {
 }
 
 #[test]
+fn session_that_a_person_starts_elsewhere_is_of_the_machine_of_that_person() {
+    let pair = Pair::with("[fleet]\nrun = [\"desk\"]\n");
+    let started = pair
+        .desk
+        .output(["session", "start", "--on", "build", "--json", "cat"]);
+    let started: Value = serde_json::from_slice(&started.stdout).expect("JSON");
+    let id = started["session_id"].as_str().expect("an id").to_owned();
+    pair.wait_listed(&id);
+    let session = pair.build.get(&format!("/v1/sessions/{id}"));
+    assert_eq!(session["agent"], "default@desk", "{session}");
+}
+
+#[test]
 fn agent_without_a_name_is_called_after_the_name_that_its_machine_got_instead_of_a_taken_one() {
     let pair = Pair::with("");
     let second = Abide::on(None);

@@ -175,6 +175,12 @@ fn f18_lists_of_machines_say_that_the_database_is_away_also_after_a_start() {
         assert!(said.starts_with("the database at"), "{said}");
         assert!(!said.contains("in no fleet"), "{said}");
     }
+    let asked = pair.desk.output(["answer"]);
+    let asked = String::from_utf8_lossy(&asked.stdout).into_owned();
+    assert!(
+        asked.contains("Open questions of other machines are not known."),
+        "{asked}"
+    );
 }
 
 #[test]

@@ -332,3 +332,25 @@ fn f67_old_sessions_of_a_machine_that_was_removed_are_deleted() {
         (server.sql(rows) == "8 9").then_some(())
     });
 }
+
+#[test]
+fn heartbeat_is_one_statement() {
+    let server = Server::with_settings(&["log_statement=all"]);
+    let _one = machine(&server, "one");
+    let heartbeat = || server.sql("SELECT heartbeat FROM abide.machine");
+    let before = heartbeat();
+    look_for("another heartbeat", || {
+        (heartbeat() != before).then_some(())
+    });
+    let log = server.log();
+    let beats: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("SET heartbeat"))
+        .collect();
+    assert!(!beats.is_empty());
+    for beat in beats {
+        // The server logs a text of several statements as it came, and not as one that it executes.
+        let is_one = beat.contains(" execute ") && beat.contains(": WITH beaten AS (UPDATE");
+        assert!(is_one, "{beat}");
+    }
+}

@@ -254,6 +254,12 @@ fn f7_restarted_server_is_used_again() {
     assert!(sentence.contains("cannot be reached since"), "{sentence}");
     commands_run(&abide);
     assert!(trouble(&abide).is_some_and(|said| said.contains("cannot be reached since")));
+    let read = abide.post("/v1/tools/read_messages", &json!({}));
+    let read = read.body["text"].to_string();
+    assert!(
+        read.contains("No messages can be read: the database at"),
+        "{read}"
+    );
     server(&mut abide).resume();
     let second = made_at_last(&abide, "after");
     assert_eq!(trouble(&abide), None);

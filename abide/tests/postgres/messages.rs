@@ -85,6 +85,47 @@ fn message_reaches_an_agent_without_a_connection_with_its_next_call_on_another_m
 }
 
 #[test]
+fn call_of_a_connected_agent_does_not_ask_the_database_for_messages() {
+    use std::io::{BufRead, BufReader, Write};
+    let server = Server::with_settings(&["log_statement=all"]);
+    let (_one, two) = (machine(&server, "one"), machine(&server, "two"));
+    look_for("a machine that knows the other", || {
+        let known = two.get("/v1/machines");
+        (known["machines"].as_array()?.len() == 2).then_some(())
+    });
+    let searches = || {
+        server
+            .log()
+            .matches("m.told_by IS NULL AND s.owner <>")
+            .count()
+    };
+    tool(&two, "bob", "shell", "<command>true</command>");
+    assert_eq!(searches(), 1, "an agent without a connection");
+    let mut front = two.command(["mcp", "--agent", "ann"]);
+    front.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut front = front.spawn().expect("a front");
+    let mut lines = front.stdin.take().expect("a pipe");
+    let answers = BufReader::new(front.stdout.take().expect("a pipe"));
+    let client = json!({"protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"}});
+    let call = json!({"name": "shell", "arguments": {"command": "echo works"}});
+    for message in [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}),
+    ] {
+        writeln!(lines, "{message}").expect("the front reads");
+    }
+    let answer = answers.lines().map(|line| line.expect("a line"));
+    let answer = answer.map(|line| serde_json::from_str::<Value>(&line).expect("JSON"));
+    let answer = { answer }.find(|answer| answer["id"] == 2);
+    assert!(answer.is_some_and(|answer| answer.to_string().contains("works")));
+    assert_eq!(searches(), 1, "an agent with a connection");
+    drop(lines);
+    front.wait().expect("the front ends");
+}
+
+#[test]
 fn message_of_a_conversation_that_is_gone_reaches_its_agent_on_another_machine() {
     let server = Server::start();
     let (one, two) = (machine(&server, "one"), machine(&server, "two"));

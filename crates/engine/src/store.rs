@@ -41,7 +41,7 @@ pub use open::open;
 pub(crate) use open::{OpenedStore, open_postgres};
 pub(crate) use postgres::{
     Address as PostgresAddress, Link, OpenedFleet, OwnMachine, SCHEMA_VERSION, ShardChange,
-    ShardRows, TIMELINE, text_array,
+    ShardRows, Statement as PostgresStatement, TIMELINE, statement_guard,
 };
 pub use postgres::{
     DirectoryFacts, DirectoryRow, DirectoryState, InvalidAddress, ServerFacts, TimerElsewhere,

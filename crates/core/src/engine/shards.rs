@@ -30,6 +30,9 @@ pub(super) struct Adopted {
     unloaded: BTreeSet<ShardId>,
     /// True if the shard of this machine is one of them.
     is_home_unloaded: bool,
+    /// Timers whose calls were answered when the shard of this machine was dropped. The answer has told a completion that
+    /// another machine had made, and the message about it comes back with the shard.
+    answered: BTreeSet<TimerId>,
 }
 
 impl Adopted {
@@ -82,10 +85,15 @@ impl Adopted {
 impl Engine {
     /// Adds the timers and messages of a shard that this machine owns from now on.
     pub(super) fn shard_loaded(&mut self, step: &mut Step<'_>, loaded: LoadedShard) {
-        let (shard, rows) = (loaded.shard, loaded.rows);
+        let (shard, mut rows) = (loaded.shard, loaded.rows);
         let origin = match loaded.note {
             None => {
                 self.adopted.is_home_unloaded = false;
+                let answered = core::mem::take(&mut self.adopted.answered);
+                for message in &mut rows.messages {
+                    let about = |timer: &TimerId| message.about == About::Timer(*timer);
+                    message.delivery_begun |= answered.iter().any(about);
+                }
                 Origin::Home
             }
             Some(note) => {
@@ -141,6 +149,9 @@ impl Engine {
         self.adopted = adopted;
         for timer in unloaded {
             for call in self.standby_calls.release(timer.number) {
+                if is_home {
+                    self.adopted.answered.insert(timer.id);
+                }
                 let timer = alloc::boxed::Box::new(timer.clone());
                 step.reply(call, Outcome::Timer(timer, Why::StandbyOver));
             }
@@ -176,10 +187,12 @@ mod tests {
     use super::*;
     use crate::event::Event;
     use crate::fleet::MachineId;
-    use crate::id::SessionId;
+    use crate::id::{CallId, SessionId};
     use crate::message::{self, MessageContent};
     use crate::record::{Record, StoredRows};
-    use crate::time::{Boot, Mono, Now, Wall};
+    use crate::request::{Caller, Request};
+    use crate::time::{Boot, Millis, Mono, Now, Wall};
+    use crate::timer::{self, Kind, State, StoredTimer, WaitMode};
 
     const HOME: ShardId = ShardId(MachineId(1));
     const ADOPTED: ShardId = ShardId(MachineId(2));
@@ -232,6 +245,92 @@ mod tests {
         step(&mut engine, 0, Event::MessagesTaken { messages });
         step(&mut engine, 0, dropped(ADOPTED));
         assert_eq!(engine.outbox.len(), 1);
+    }
+
+    #[test]
+    fn message_about_a_timer_whose_call_was_answered_when_the_shard_was_dropped_is_marked_as_repeated()
+     {
+        let mut engine = Engine::new(7);
+        let agent = Agent("a".into());
+        let timer = engine.timers.id_of(5);
+        let stored = StoredTimer {
+            number: 5,
+            agent: agent.clone(),
+            conversation: None,
+            kind: Kind::Waiting,
+            state: State {
+                total: Millis(60_000),
+                countdown: Countdown::Running {
+                    due: Steady(1_060_000),
+                },
+                wait_mode: WaitMode::Foreground,
+            },
+            checked: Wall(1),
+            key: None,
+            conditional: false,
+        };
+        let home = |timers: Vec<StoredTimer>, messages: Vec<StoredMessage>| {
+            Event::ShardLoaded(Box::new(LoadedShard {
+                shard: HOME,
+                note: None,
+                rows: StoredRows {
+                    timers,
+                    messages,
+                    ..StoredRows::default()
+                },
+                may_be_told_elsewhere: false,
+            }))
+        };
+        let called = |call, request| Event::Called {
+            call: CallId(call),
+            caller: Caller {
+                agent: Some(agent.clone()),
+                conversation: None,
+            },
+            reserved: None,
+            request,
+        };
+        step(&mut engine, 0, home(vec![stored], Vec::new()));
+        let standby = timer::Request::Continue {
+            timer,
+            remaining: None,
+            standby: None,
+            client_limit: None,
+            key: None,
+        };
+        step(&mut engine, 0, called(1, Request::Timer(standby)));
+        let replied = step(&mut engine, 1, dropped(HOME));
+        let is_reply = |effect: &Effect| matches!(effect, Effect::Reply { .. });
+        assert_eq!(replied.iter().filter(|effect| is_reply(effect)).count(), 1);
+        let message = |number, about| StoredMessage {
+            number,
+            agent: agent.clone(),
+            about: About::Timer(about),
+            conversation: None,
+            made: Wall(1),
+            delivery_begun: false,
+        };
+        let other = engine.timers.id_of(6);
+        let messages = vec![message(11, timer), message(12, other)];
+        step(&mut engine, 2, home(Vec::new(), messages));
+        let read = Request::ReadMessages {
+            standby: Millis(0),
+            most: 10,
+            known: Vec::new(),
+        };
+        let effects = step(&mut engine, 3, called(2, read));
+        let told = effects.iter().find_map(|effect| match effect {
+            Effect::Reply {
+                outcome: Outcome::Messages(messages, _),
+                ..
+            } => Some(messages),
+            _ => None,
+        });
+        let told = told.expect("an answer").iter();
+        let told: Vec<_> = told
+            .map(|message| (message.number, message.repeated))
+            .collect();
+        assert_eq!(told, [(11, true), (12, false)]);
     }
 
     #[test]

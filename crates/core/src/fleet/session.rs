@@ -4,15 +4,16 @@
 //! the machine is back without them, a person says so, or the machine had declared itself ephemeral.
 
 use super::row::{MachineRow, Standing};
-use crate::time::Steady;
+use crate::time::{Millis, Steady};
 
 /// Knowledge of the home machine of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Home<'a> {
     /// Row of the machine; `None` if there is none.
     pub row: Option<&'a MachineRow>,
-    /// True if it counts as dead by observation ([`Watch::is_dead`](super::watch::Watch::is_dead)).
-    pub is_dead: bool,
+    /// Time for which its heartbeat was seen to stand still, if it counts as dead by observation
+    /// ([`Watch::is_dead`](super::watch::Watch::is_dead)).
+    pub dead_for: Option<Millis>,
     /// True if a person has said that what ran on it is lost.
     pub declared_lost: bool,
 }
@@ -57,14 +58,14 @@ pub fn reach(boot: u128, home: Home<'_>, now: Option<Steady>) -> Reach {
     if row.boot != boot {
         return Reach::Lost(Loss::Rebooted);
     }
-    if !home.is_dead && row.standing == Standing::Member {
+    if home.dead_for.is_none() && row.standing == Standing::Member {
         return Reach::Known;
     }
-    let silent = now.zip(row.fleet_time).map(|(now, last)| now.since(last));
+    // A machine that died before its first heartbeat has said no time.
+    let by_row = now.zip(row.fleet_time).map(|(now, last)| now.since(last));
+    let silent = home.dead_for.map(|seen| by_row.unwrap_or(seen));
     match (row.lost_after, silent) {
-        (Some(limit), Some(silent)) if home.is_dead && silent >= limit => {
-            Reach::Lost(Loss::Ephemeral)
-        }
+        (Some(limit), Some(silent)) if silent >= limit => Reach::Lost(Loss::Ephemeral),
         _ => Reach::Unreachable {
             as_of: row.fleet_time,
         },

@@ -154,7 +154,7 @@ fn row() -> MachineRow {
 fn home(row: Option<&MachineRow>, is_dead: bool) -> Home<'_> {
     Home {
         row,
-        is_dead,
+        dead_for: is_dead.then_some(Millis(60_000)),
         declared_lost: false,
     }
 }
@@ -190,6 +190,19 @@ fn a_session_of_a_silent_machine_is_unreachable_until_its_loss_is_sure() {
         reach(5, home(Some(&row), true), Some(Steady(61_000))),
         Reach::Lost(Loss::Ephemeral)
     );
+    // It died before its first heartbeat: only what was seen counts.
+    row.fleet_time = None;
+    let never_beat = |seen| Home {
+        dead_for: Some(Millis(seen)),
+        ..home(Some(&row), true)
+    };
+    let unknown = Reach::Unreachable { as_of: None };
+    assert_eq!(reach(5, never_beat(59_999), now), unknown);
+    assert_eq!(
+        reach(5, never_beat(60_000), now),
+        Reach::Lost(Loss::Ephemeral)
+    );
+    row.fleet_time = Some(Steady(1_000));
     // Old by the clock, but not observed to be dead: the database may have been away.
     assert_eq!(reach(5, home(Some(&row), false), now), Reach::Known);
     row.standing = Standing::Forgotten;

@@ -102,6 +102,20 @@ fn two_machines() -> (Vec<Daemon>, Database) {
     (daemons, database)
 }
 
+#[test]
+fn machine_that_joins_has_the_others_look_at_once() {
+    let (_, mut database) = two_machines();
+    let mut third = Daemon::new(3, 30);
+    third.step(60_001, Event::Join, &mut database);
+    let others = [MachineId(1), MachineId(2)];
+    let notified =
+        others.map(|machine| third.count(|effect| *effect == Effect::NotifyMachine { machine }));
+    assert_eq!(
+        (third.count(|effect| *effect == Effect::Joined), notified),
+        (1, [1, 1])
+    );
+}
+
 const UNANSWERED: Event = Event::Unanswered {
     machine: MachineId(2),
 };

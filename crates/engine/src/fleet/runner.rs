@@ -12,7 +12,7 @@ use abide_core::time::Boot;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::identity::{read_boot_offset, write_boot_offset};
-use super::statements::{self, Read};
+use super::statements::{self, Read, Sql};
 use super::{
     Due, Fleet, FleetState, Introduction, MAX_EVENTS, Machine, MachineIdentity, Ownership,
 };
@@ -21,7 +21,7 @@ use crate::clock::{Clock, SystemClock, TimerFd, boot_id};
 use crate::config::Paths;
 use crate::entropy;
 use crate::machine_link::{self, FleetSecret};
-use crate::store::{Link, PostgresAddress, SCHEMA_VERSION};
+use crate::store::{Link, PostgresAddress, PostgresStatement, SCHEMA_VERSION};
 
 /// Parts that a runner needs.
 pub(crate) struct RunnerParts {
@@ -55,7 +55,7 @@ pub(crate) struct Runner {
     /// Clients of this machine, once they are known.
     clients: Arc<OnceLock<Arc<Clients>>>,
     /// SQL to send before the next statement.
-    extra: VecDeque<String>,
+    extra: VecDeque<Sql>,
     /// Machines to notify after it: a shard was requested from them.
     requested: Vec<MachineId>,
     boot_offset: Option<i64>,
@@ -280,7 +280,8 @@ impl Runner {
         }
         for effect in &effects {
             if let Effect::RequestHandBack { shard, owner } = effect {
-                let request = statements::request_hand_back(*shard, *owner);
+                let schema = &self.parts.address.schema;
+                let request = statements::request_hand_back(schema, *shard, *owner);
                 self.extra.push_back(request);
                 self.requested.push(*owner);
             }
@@ -302,14 +303,21 @@ impl Runner {
                 self.link = None;
             }
             let mut sql = std::mem::take(&mut self.extra);
-            let (identity, own) = (&self.parts.identity, &self.parts.introduction);
+            let RunnerParts {
+                address,
+                identity,
+                introduction,
+                ..
+            } = &self.parts;
             let agents = self.clients.get().map(|clients| clients.connected_agents());
             let agents = agents.unwrap_or_default();
             let waiting = self.due.borrow().waiting.clone();
             let waiting = waiting.iter().map(|agent| agent.0.to_string()).collect();
-            sql.push_back(statements::sql(identity, own, &agents, &waiting, statement));
+            let schema = &address.schema;
+            let own = (identity, introduction);
+            sql.push_back(statements::sql(schema, own, agents, waiting, statement));
             self.pending = Some(Box::pin(carry_out(
-                self.parts.address.clone(),
+                address.clone(),
                 self.link.clone(),
                 self.rung.clone(),
                 self.parts.identity.id,
@@ -372,9 +380,11 @@ impl Runner {
                 self.cannot_join(why);
             }
             Effect::Expelled => {
-                self.cannot_join(
-                    "a person has revoked this machine; it can join with a new identity".into(),
-                );
+                self.cannot_join(format!(
+                    "a person has revoked this machine; to join as a new one, remove `machine` and `machine-key` in {} \
+                     and run `abide stop`",
+                    self.parts.paths.state.display()
+                ));
             }
         }
     }
@@ -489,7 +499,7 @@ async fn carry_out(
     me: MachineId,
     request: u64,
     statement: Statement,
-    sql: VecDeque<String>,
+    sql: VecDeque<Sql>,
 ) -> FinishedStatement {
     let link = match link.filter(|link| !link.is_closed()) {
         Some(link) => link,
@@ -504,7 +514,11 @@ async fn carry_out(
     };
     let mut answer = Vec::new();
     for sql in sql {
-        match link.transact_again(&sql).await {
+        let text = PostgresStatement {
+            sql: sql.text.clone(),
+            params: sql.params(),
+        };
+        match link.query_until_dropped(&text, sql.is_repeated).await {
             Ok(last) => answer = last,
             Err(_) => return (request, statement, None, None),
         }

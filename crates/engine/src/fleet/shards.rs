@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_core::Event;
 use abide_core::record::LoadedShard;
 use abide_core::request::Caller;
+use abide_core::{Agent, Event};
 use tokio::sync::oneshot;
 
 use crate::clients::ConnectedReaders;
@@ -108,19 +108,23 @@ pub(crate) async fn take_messages(fleet: Fleet, handle: Handle) {
 }
 
 impl Handle {
-    /// Takes the messages that other machines have for an agent that calls here, which may have no connection that
-    /// heartbeats know. True if the event loop is told of some. Does nothing if there are no other machines, or the
-    /// database is away.
+    /// Takes the messages that other machines have for an agent that calls here without a connection. Those of connected
+    /// agents come with the heartbeats, so that their calls do not wait for the database. True if the event loop is told
+    /// of some. Does nothing if there are no other machines, or the database is away.
     pub async fn take_messages_of(&self, caller: &Caller) -> bool {
         let state = self.fleet().map(Fleet::state);
         let is_shared = |state: &Arc<FleetState>| {
             let is_away = state.is_database_away || self.store().trouble().is_some();
             state.is_joined && !is_away && state.has_others()
         };
+        let is_connected = |agent: &Agent| {
+            let connected = self.clients().connected_agents();
+            connected.contains(&*agent.0)
+        };
         let Some(agent) = caller
             .agent
             .as_ref()
-            .filter(|_| state.is_some_and(|state| is_shared(&state)))
+            .filter(|agent| state.is_some_and(|state| is_shared(&state)) && !is_connected(agent))
         else {
             return false;
         };

@@ -1,7 +1,9 @@
-//! Statements of the membership as SQL, and their answers. Each is one transaction in one network flight, as text: the
-//! values are numbers and names of a form that was checked.
+//! Statements of the membership as SQL, and their answers. Each is one statement that is a transaction by itself. A
+//! heartbeat is all that an idle daemon asks of the server, which parses and plans it once for a connection: this is most
+//! of its work. In the others the values are part of the text, because they are numbers and names of a form that was checked.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
 
 use abide_core::fleet::version::Version;
@@ -10,40 +12,121 @@ use abide_core::fleet::{
     ShardId, ShardRow, Standing, Statement,
 };
 use abide_core::time::{Boot, Millis, Steady};
-use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::{Introduction, Machine, MachineIdentity};
 use crate::secret;
-use crate::store::{NOW_MS, TIMELINE, text_array};
+use crate::store::{NOW_MS, TIMELINE, statement_guard};
 
 /// Columns of a machine, in the order in which [`machine`] reads them.
-const MACHINE: &str = "'machine', id, claim, boot, standing, heartbeat, pace, fleet_time, written, lost_after, name, \
-     labels, version, encode(public_key, 'hex'), encode(mac, 'hex'), declared_lost";
+const MACHINE: [&str; 15] = [
+    "id",
+    "claim",
+    "boot",
+    "standing",
+    "heartbeat",
+    "pace",
+    "fleet_time",
+    "written",
+    "lost_after",
+    "name",
+    "labels",
+    "version",
+    "encode(public_key, 'hex')",
+    "encode(mac, 'hex')",
+    "declared_lost",
+];
+
+/// Columns of a shard, in the order in which [`shard`] reads them.
+const SHARD: [&str; 5] = ["id", "owner", "epoch", "claim", "requested"];
+
+/// Query of rows as text: their kind, and as many columns as a machine has, so that rows of all kinds are one answer.
+fn query(kind: &str, columns: &[&str], from: &str) -> String {
+    let columns = columns.iter().map(|column| format!("({column})::text"));
+    let all = columns.chain(std::iter::repeat("NULL".to_owned()));
+    let all: Vec<String> = all.take(MACHINE.len()).collect();
+    format!("SELECT '{kind}'::text, {} FROM {from}", all.join(", "))
+}
+
+/// Statement as it is sent.
+#[derive(Debug, Default)]
+pub(super) struct Sql {
+    pub text: String,
+    params: Vec<Param>,
+    /// True if the server is to keep its plan.
+    pub is_repeated: bool,
+}
+
+#[derive(Debug)]
+enum Param {
+    Int(Option<i64>),
+    Text(&'static str),
+    Ints(Vec<i64>),
+    Texts(Vec<String>),
+}
+
+impl Sql {
+    /// Statement without parameters.
+    fn of(text: String) -> Self {
+        Sql {
+            text,
+            ..Sql::default()
+        }
+    }
+
+    /// Adds a parameter. Returns its name.
+    fn add(&mut self, param: Param) -> String {
+        self.params.push(param);
+        format!("${}", self.params.len())
+    }
+
+    /// Values of the parameters and their types.
+    pub fn params(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
+        let params = self.params.iter().map(|param| match param {
+            Param::Int(value) => (value as &(dyn ToSql + Sync), Type::INT8),
+            Param::Text(value) => (value as _, Type::TEXT),
+            Param::Ints(value) => (value as _, Type::INT8_ARRAY),
+            Param::Texts(value) => (value as _, Type::TEXT_ARRAY),
+        });
+        params.collect()
+    }
+}
 
 /// SQL of a statement. `agents` are those that are connected to this machine, `waiting` those with a call that waits here.
 pub(super) fn sql(
-    me: &MachineIdentity,
-    own: &Introduction,
-    agents: &BTreeSet<String>,
-    waiting: &BTreeSet<String>,
+    schema: &str,
+    (me, own): (&MachineIdentity, &Introduction),
+    agents: BTreeSet<String>,
+    waiting: BTreeSet<String>,
     statement: &Statement,
-) -> String {
+) -> Sql {
     let id = signed(me.id.0);
-    let readers = text_array(agents.union(waiting));
-    match statement {
-        Statement::Look => look(id, &Scope::All, &[], &readers),
-        Statement::Beat(beat) => format!(
-            "SET LOCAL synchronous_commit = off; {}; {}",
-            heartbeat(id, beat, agents),
-            look(id, &beat.scope, &beat.shards, &readers)
-        ),
+    Sql::of(match statement {
+        Statement::Look => {
+            let mut sql = Sql::default();
+            let machines = format!("{schema}.machine");
+            let readers = agents.union(&waiting).cloned().collect();
+            sql.text = look(&mut sql, schema, &machines, id, &Scope::All, &[], readers);
+            return sql;
+        }
+        Statement::Beat(beat) => return heartbeat(schema, id, beat, agents, &waiting),
         Statement::Enter {
             expected,
             claim,
             boot,
             heartbeat,
             lost_after,
-        } => enter(me, own, *expected, *claim, *boot, *heartbeat, *lost_after),
+        } => enter(
+            schema,
+            me,
+            own,
+            *expected,
+            *claim,
+            *boot,
+            *heartbeat,
+            *lost_after,
+        ),
         Statement::Claim {
             shard,
             expected,
@@ -51,15 +134,17 @@ pub(super) fn sql(
             timeline,
             claim,
             epoch,
-        } => claim_shard(id, *shard, *expected, *silent, *timeline, *claim, *epoch),
+        } => claim_shard(
+            schema, id, *shard, *expected, *silent, *timeline, *claim, *epoch,
+        ),
         Statement::HandBack { shard, epoch, to } => format!(
-            "UPDATE shard SET owner = {}, epoch = epoch + 1, claim = NULL, requested = 0 WHERE id = {} \
+            "UPDATE {schema}.shard SET owner = {}, epoch = epoch + 1, claim = NULL, requested = 0 WHERE id = {} \
              AND owner = {id} AND epoch = {epoch} RETURNING 'done'",
             signed(to.0),
             signed(shard.0.0)
         ),
         Statement::SetFleet { row, timeline } => format!(
-            "UPDATE fleet SET row_version = {}, clock_ahead_ms = {}, reached_ms = {}, timeline = {}, \
+            "UPDATE {schema}.fleet SET row_version = {}, clock_ahead_ms = {}, reached_ms = {}, timeline = {}, \
              went_back_ms = {} WHERE row_version = {} AND {TIMELINE} = {timeline} RETURNING 'done'",
             row.version,
             row.clock_ahead,
@@ -68,11 +153,13 @@ pub(super) fn sql(
             row.went_back.0,
             row.version - 1,
         ),
-    }
+    })
 }
 
 /// Makes the row of this machine, or takes it from the process with the expected claim and heartbeat.
+#[expect(clippy::too_many_arguments, reason = "the columns of a row")]
 fn enter(
+    schema: &str,
     me: &MachineIdentity,
     own: &Introduction,
     expected: Option<(Claim, u64)>,
@@ -97,23 +184,25 @@ fn enter(
     );
     let write = match expected {
         None => format!(
-            "INSERT INTO machine ({columns}) SELECT {values} ON CONFLICT DO NOTHING RETURNING 1"
+            "INSERT INTO {schema}.machine ({columns}) SELECT {values} ON CONFLICT DO NOTHING RETURNING 1"
         ),
         Some((claim, heartbeat)) => format!(
-            "UPDATE machine SET ({columns}) = (SELECT {values}) WHERE id = {id} AND claim = {} \
+            "UPDATE {schema}.machine SET ({columns}) = (SELECT {values}) WHERE id = {id} AND claim = {} \
              AND heartbeat = {heartbeat} AND standing IN ('member', 'left') RETURNING 1",
             signed(claim.0)
         ),
     };
     format!(
-        "WITH written AS ({write}) UPDATE fleet SET members = members + 1 \
+        "WITH written AS ({write}) UPDATE {schema}.fleet SET members = members + 1 \
          WHERE EXISTS (SELECT 1 FROM written) RETURNING 'done'"
     )
 }
 
 /// Makes this machine the owner of a shard. `expected`: its owner and epoch before; `silent`: the claim and heartbeat of that
 /// owner, if it has a row.
+#[expect(clippy::too_many_arguments, reason = "the facts that are compared")]
 fn claim_shard(
+    schema: &str,
     id: i64,
     shard: ShardId,
     expected: Option<(MachineId, u64)>,
@@ -125,7 +214,7 @@ fn claim_shard(
     let (shard, claim) = (signed(shard.0.0), signed(claim.0));
     let Some((owner, before)) = expected else {
         return format!(
-            "INSERT INTO shard (id, owner, epoch, claim) SELECT {shard}, {id}, {epoch}, {claim} \
+            "INSERT INTO {schema}.shard (id, owner, epoch, claim) SELECT {shard}, {id}, {epoch}, {claim} \
              WHERE {TIMELINE} = {timeline} ON CONFLICT DO NOTHING RETURNING 'done'"
         );
     };
@@ -133,24 +222,24 @@ fn claim_shard(
     let is_silent = match silent {
         _ if owner == id => String::new(),
         Some((claim, heartbeat)) => format!(
-            " AND EXISTS (SELECT 1 FROM machine WHERE id = {owner} AND claim = {} AND heartbeat = {heartbeat})",
+            " AND EXISTS (SELECT 1 FROM {schema}.machine WHERE id = {owner} AND claim = {} AND heartbeat = {heartbeat})",
             signed(claim.0)
         ),
-        None => format!(" AND NOT EXISTS (SELECT 1 FROM machine WHERE id = {owner})"),
+        None => format!(" AND NOT EXISTS (SELECT 1 FROM {schema}.machine WHERE id = {owner})"),
     };
     format!(
-        "UPDATE shard SET owner = {id}, epoch = {epoch}, claim = {claim}, requested = 0 WHERE id = {shard} \
+        "UPDATE {schema}.shard SET owner = {id}, epoch = {epoch}, claim = {claim}, requested = 0 WHERE id = {shard} \
          AND owner = {owner} AND epoch = {before} AND {TIMELINE} = {timeline}{is_silent} RETURNING 'done'"
     )
 }
 
 /// Asks the owner for the shard of this machine.
-pub(super) fn request_hand_back(shard: ShardId, owner: MachineId) -> String {
-    format!(
-        "UPDATE shard SET requested = 1 WHERE id = {} AND owner = {}",
+pub(super) fn request_hand_back(schema: &str, shard: ShardId, owner: MachineId) -> Sql {
+    Sql::of(format!(
+        "UPDATE {schema}.shard SET requested = 1 WHERE id = {} AND owner = {}",
         signed(shard.0.0),
         signed(owner.0)
-    )
+    ))
 }
 
 /// Channel on which a machine is told to look soon.
@@ -158,44 +247,106 @@ pub(crate) fn bell(machine: MachineId) -> String {
     format!("abide_look_{:016x}", machine.0)
 }
 
-fn heartbeat(id: i64, beat: &Beat, agents: &BTreeSet<String>) -> String {
-    format!(
-        "UPDATE machine SET heartbeat = {}, pace = '{}', standing = '{}', fleet_time = {}, written = {NOW_MS}, \
-         agents = {} WHERE id = {id} AND claim = {} AND heartbeat < {} AND standing IN ('member', 'left') RETURNING 'beaten'",
-        beat.heartbeat,
-        beat.pace.as_str(),
-        beat.standing.as_str(),
-        number(beat.fleet_time.map(|time| time.0)),
-        text_array(agents),
-        signed(beat.claim.0),
-        beat.heartbeat,
-    )
+/// Writes the heartbeat of this machine and looks at the others. A heartbeat that a failing server loses is no loss, so its
+/// commit is not synced.
+fn heartbeat(
+    schema: &str,
+    id: i64,
+    beat: &Beat,
+    agents: BTreeSet<String>,
+    waiting: &BTreeSet<String>,
+) -> Sql {
+    let mut sql = Sql::default();
+    let readers = agents.union(waiting).cloned().collect();
+    let claim = sql.add(Param::Int(Some(signed(beat.claim.0))));
+    let number = sql.add(Param::Int(Some(signed(beat.heartbeat))));
+    let pace = sql.add(Param::Text(beat.pace.as_str()));
+    let standing = sql.add(Param::Text(beat.standing.as_str()));
+    let time = sql.add(Param::Int(beat.fleet_time.map(|time| signed(time.0))));
+    let agents = sql.add(Param::Texts(agents.into_iter().collect()));
+    let beaten = format!(
+        "UPDATE {schema}.machine SET heartbeat = {number}, pace = {pace}, standing = {standing}, fleet_time = {time}, \
+         written = {NOW_MS}, agents = {agents} WHERE id = {id} AND claim = {claim} AND heartbeat < {number} \
+         AND standing IN ('member', 'left') AND set_config('synchronous_commit', 'off', true) IS NOT NULL RETURNING *"
+    );
+    let looked = look(
+        &mut sql,
+        schema,
+        "machines",
+        id,
+        &beat.scope,
+        &beat.shards,
+        readers,
+    );
+    // A statement reads the table as it was before. So the row of this machine comes from the update.
+    sql.text = format!(
+        "WITH beaten AS ({beaten}), machines AS (SELECT * FROM beaten UNION ALL SELECT * FROM {schema}.machine AS m \
+         WHERE NOT EXISTS (SELECT 1 FROM beaten WHERE beaten.id = m.id)) {} UNION ALL {looked}",
+        query("beaten", &[], "beaten"),
+    );
+    let mut hasher = DefaultHasher::new();
+    sql.text.hash(&mut hasher);
+    let hash = hasher.finish().cast_signed();
+    let given = sql.add(Param::Int(Some(hash)));
+    let guard = query(
+        "guard",
+        &[&statement_guard(&given, hash)],
+        "(VALUES (1)) AS one",
+    );
+    sql.text = format!("{} UNION ALL {guard}", sql.text);
+    sql.is_repeated = true;
+    sql
 }
 
-fn look(id: i64, scope: &Scope, shards: &[ShardId], readers: &str) -> String {
-    let fleet = format!(
-        "SELECT 'fleet', row_version, version, oldest_writer, clock_ahead_ms, reached_ms, members, timeline, \
-         went_back_ms, {NOW_MS}, {TIMELINE}, EXISTS (SELECT 1 FROM frame WHERE recipient = {id}), \
-         EXISTS (SELECT 1 FROM message AS m JOIN shard AS s ON s.id = m.shard \
-         WHERE m.agent = ANY({readers}) AND m.seen_ms IS NULL AND s.owner IS DISTINCT FROM {id}) FROM fleet"
+/// Rows of the fleet, of `machines` and of shards. `readers`: agents whose messages are looked for.
+fn look(
+    sql: &mut Sql,
+    schema: &str,
+    machines: &str,
+    id: i64,
+    scope: &Scope,
+    shards: &[ShardId],
+    readers: Vec<String>,
+) -> String {
+    let readers = sql.add(Param::Texts(readers));
+    let has_frame = format!("EXISTS (SELECT 1 FROM {schema}.frame WHERE recipient = {id})");
+    let has_messages = format!(
+        "EXISTS (SELECT 1 FROM {schema}.message AS m JOIN {schema}.shard AS s ON s.id = m.shard \
+         WHERE m.agent = ANY({readers}) AND m.seen_ms IS NULL AND s.owner IS DISTINCT FROM {id})"
     );
-    let (machines, owners) = match scope {
+    let fleet = [
+        "row_version",
+        "version",
+        "oldest_writer",
+        "clock_ahead_ms",
+        "reached_ms",
+        "members",
+        "timeline",
+        "went_back_ms",
+        NOW_MS,
+        TIMELINE,
+        &has_frame,
+        &has_messages,
+    ];
+    let (near, owners) = match scope {
         Scope::All => (String::new(), String::new()),
         Scope::Machines(ids) => {
-            let near: Vec<i64> = ids.iter().map(|id| signed(id.0)).chain([id]).collect();
-            let shards: Vec<i64> = shards.iter().map(|shard| signed(shard.0.0)).collect();
+            let near = ids.iter().map(|id| signed(id.0)).chain([id]).collect();
+            let near = sql.add(Param::Ints(near));
+            let shards = shards.iter().map(|shard| signed(shard.0.0)).collect();
+            let shards = sql.add(Param::Ints(shards));
             (
-                format!(" WHERE id = ANY(ARRAY{near:?}::bigint[])"),
-                format!(
-                    " WHERE owner = ANY(ARRAY{near:?}::bigint[]) OR id = ANY(ARRAY{shards:?}::bigint[])"
-                ),
+                format!(" WHERE id = ANY({near})"),
+                format!(" WHERE owner = ANY({near}) OR id = ANY({shards})"),
             )
         }
     };
-    format!(
-        "{fleet}; SELECT {MACHINE} FROM machine{machines}; \
-         SELECT 'shard', id, owner, epoch, claim, requested FROM shard{owners}"
-    )
+    [
+        query("fleet", &fleet, &format!("{schema}.fleet")),
+        query("machine", &MACHINE, &format!("{machines}{near}")),
+        query("shard", &SHARD, &format!("{schema}.shard{owners}")),
+    ]
+    .join(" UNION ALL ")
 }
 
 /// Answer with what only the daemon uses.
@@ -222,14 +373,12 @@ pub(super) struct Invalid(&'static str);
 pub(super) fn read(
     me: MachineId,
     statement: &Statement,
-    answer: &[SimpleQueryMessage],
+    answer: &[Row],
     now: Boot,
 ) -> Result<Read, Invalid> {
-    let mut rows: BTreeMap<&str, Vec<&SimpleQueryRow>> = BTreeMap::new();
-    for message in answer {
-        if let SimpleQueryMessage::Row(row) = message
-            && let Some(kind) = row.get(0)
-        {
+    let mut rows: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+    for row in answer {
+        if let Some(kind) = text(row, 0) {
             rows.entry(kind).or_default().push(row);
         }
     }
@@ -278,8 +427,8 @@ pub(super) fn read(
     };
     Ok(Read {
         requested: requested.map(|(row, _)| row.id).collect(),
-        has_frame: fleet.get(11) == Some("t"),
-        has_messages: fleet.get(12) == Some("t"),
+        has_frame: text(fleet, 11) == Some("true"),
+        has_messages: text(fleet, 12) == Some("true"),
         answer: Answer::Looked(Box::new(look)),
         machines,
         unreadable,
@@ -288,14 +437,14 @@ pub(super) fn read(
 
 /// Rows that can be parsed. Others are logged and skipped, so that one damaged row does not stop the fleet.
 fn readable<T>(
-    rows: &[&SimpleQueryRow],
+    rows: &[&Row],
     unreadable: &mut Vec<String>,
-    read: impl Fn(&SimpleQueryRow) -> Option<T>,
+    read: impl Fn(&Row) -> Option<T>,
 ) -> Vec<T> {
     let read = rows.iter().filter_map(|row| {
         let found = read(row);
         if found.is_none() {
-            let kind = row.get(0).unwrap_or_default();
+            let kind = text(row, 0).unwrap_or_default();
             unreadable.push(shown(kind, value(row, 1).unwrap_or_default()));
         }
         found
@@ -307,11 +456,11 @@ fn shown(kind: &str, id: i64) -> String {
     format!("row {id} of `{kind}`")
 }
 
-fn fleet_row(row: &SimpleQueryRow) -> Option<FleetRow> {
+fn fleet_row(row: &Row) -> Option<FleetRow> {
     Some(FleetRow {
         version: value(row, 1)?,
         schema: value(row, 2)?,
-        oldest_writer: version(row.get(3)?)?,
+        oldest_writer: version(text(row, 3)?)?,
         clock_ahead: value(row, 4)?,
         reached: Steady(value(row, 5)?),
         members: value(row, 6)?,
@@ -320,39 +469,42 @@ fn fleet_row(row: &SimpleQueryRow) -> Option<FleetRow> {
     })
 }
 
-fn machine(row: &SimpleQueryRow, now: Boot) -> Option<Machine> {
+fn machine(row: &Row, now: Boot) -> Option<Machine> {
     Some(Machine {
         row: MachineRow {
             id: MachineId(unsigned(row, 1)?),
             claim: Claim(unsigned(row, 2)?),
-            boot: u128::from_str_radix(row.get(3)?, 16).ok()?,
-            standing: Standing::of_word(row.get(4)?)?,
+            boot: u128::from_str_radix(text(row, 3)?, 16).ok()?,
+            standing: Standing::of_word(text(row, 4)?)?,
             heartbeat: value(row, 5)?,
-            pace: Pace::of_word(row.get(6)?)?,
+            pace: Pace::of_word(text(row, 6)?)?,
             fleet_time: value(row, 7).map(Steady),
             written: DatabaseClock(value(row, 8)?),
             lost_after: value(row, 9).map(Millis),
         },
-        name: row.get(10)?.to_owned(),
-        labels: row.get(11)?.split_whitespace().map(str::to_owned).collect(),
-        version: row.get(12)?.to_owned(),
-        public_key: from_hex(row.get(13)),
-        mac: from_hex(row.get(14)),
-        declared_lost: row.get(15) != Some("0"),
+        name: text(row, 10)?.to_owned(),
+        labels: text(row, 11)?
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect(),
+        version: text(row, 12)?.to_owned(),
+        public_key: from_hex(text(row, 13)),
+        mac: from_hex(text(row, 14)),
+        declared_lost: text(row, 15) != Some("0"),
         read: now,
         silent_since: None,
         is_unanswered: false,
     })
 }
 
-fn shard(row: &SimpleQueryRow) -> Option<(ShardRow, bool)> {
+fn shard(row: &Row) -> Option<(ShardRow, bool)> {
     let shard = ShardRow {
         id: ShardId(MachineId(unsigned(row, 1)?)),
         owner: MachineId(unsigned(row, 2)?),
         epoch: value(row, 3)?,
         claim: unsigned(row, 4).map(Claim),
     };
-    Some((shard, row.get(5) != Some("0")))
+    Some((shard, text(row, 5) != Some("0")))
 }
 
 /// Version of this program.
@@ -366,12 +518,16 @@ fn version(text: &str) -> Option<Version> {
     Some(Version(part()?, part()?, part()?))
 }
 
-fn value<T: FromStr>(row: &SimpleQueryRow, at: usize) -> Option<T> {
-    row.get(at)?.parse().ok()
+fn value<T: FromStr>(row: &Row, at: usize) -> Option<T> {
+    text(row, at)?.parse().ok()
+}
+
+fn text(row: &Row, at: usize) -> Option<&str> {
+    row.try_get(at).ok().flatten()
 }
 
 /// Number that has all 64 bits, as a signed column.
-fn unsigned(row: &SimpleQueryRow, at: usize) -> Option<u64> {
+fn unsigned(row: &Row, at: usize) -> Option<u64> {
     value::<i64>(row, at).map(i64::cast_unsigned)
 }
 

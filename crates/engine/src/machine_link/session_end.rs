@@ -7,12 +7,12 @@ use abide_core::fleet::row::Standing;
 use abide_core::fleet::session::{Home, Loss, Reach, reach};
 use abide_core::fleet::{MachineId, MachineRow};
 use abide_core::session::End;
-use abide_core::{Exit, SessionId, shorten};
+use abide_core::{Exit, Millis, SessionId, shorten};
 use abide_output::printable::{one_line, visible};
 
 use super::machines::OtherMachines;
 use crate::Handle;
-use crate::clock::pause;
+use crate::clock::{Clock, SystemClock, pause};
 use crate::store::{DirectoryFacts, DirectoryRow, DirectoryState};
 use crate::text::{COMMAND_CHARS, ending_text};
 
@@ -123,11 +123,14 @@ impl OtherMachines {
 
     /// Reach of a session that was started in a boot of another machine.
     pub(super) fn reach_of(&self, machine: MachineId, boot: u128) -> Reach {
-        let state = self.state();
+        let (state, now) = (self.state(), SystemClock.now().boot);
         let machine = state.machines.get(&machine);
         let home = Home {
             row: machine.map(|machine| &machine.row),
-            is_dead: machine.is_none_or(|machine| machine.silent_since.is_some()),
+            dead_for: match machine {
+                Some(machine) => machine.silent_since.map(|since| now.since(since)),
+                None => Some(Millis(0)),
+            },
             declared_lost: machine.is_some_and(|machine| machine.declared_lost),
         };
         match reach(boot, home, state.now()) {

@@ -18,6 +18,7 @@ mod settling;
 mod shard_rows;
 mod sharing;
 mod timer_marks;
+mod tls;
 mod transaction;
 mod writer;
 
@@ -32,6 +33,7 @@ use abide_core::timer::Anchor;
 use abide_core::{Millis, Record};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+pub(crate) use batch::Statement;
 pub(crate) use directory::MAX_ENTRIES;
 pub use directory::{DirectoryFacts, DirectoryRow, DirectoryState, TimerElsewhere};
 pub(crate) use frames::{FrameTable, MAX_FRAMES, NOW_MS, StoredFrame};
@@ -39,10 +41,10 @@ pub use joining::ServerFacts;
 pub(crate) use joining::{inspect, introduced_machines, leave};
 pub use link::InvalidAddress;
 pub(crate) use link::{Address, Link};
+pub(crate) use prepared::statement_guard;
 pub(super) use reads::Reads;
 pub(crate) use schema::{TIMELINE, VERSION as SCHEMA_VERSION};
 pub(crate) use shard_rows::{ShardChange, ShardRows};
-pub(crate) use sharing::text_array;
 pub use timer_marks::TimerMarks;
 use writer::{Trouble, Writer, WriterParts, unreachable};
 

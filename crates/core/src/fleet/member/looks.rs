@@ -201,6 +201,9 @@ impl Member {
                 self.own = None;
                 self.next_look = now;
                 effects.push(Effect::Joined);
+                // So that the others list this machine within a second.
+                let observers = self.observers();
+                effects.extend(observers.map(|machine| Effect::NotifyMachine { machine }));
             }
         }
         true

@@ -1,36 +1,33 @@
-//! Connections to the server: the address, TLS, and what became of statements.
+//! Connections to the server: the address, and what became of statements.
 //!
 //! Only transactions are used, with settings that end with them, and statements without names, or with names that may
 //! mean something else (`prepared.rs`): a pooler may give every transaction to another server process.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::io;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use abide_session::accelerator::Accelerator;
 use futures_util::future::join_all;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::{Severity, SqlState};
-use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Row, SimpleQueryMessage};
-use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::batch::Statement;
 use super::prepared::{Prepared, Shape, Text};
+use super::tls::Tls;
 use crate::clock::pause;
 use crate::config::Config as FileConfig;
+use crate::entropy;
 use crate::lock::lock;
 use crate::store::StoreFault;
-use crate::{entropy, web};
 
 /// Time limit of a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -41,7 +38,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const STATEMENT_MS: u64 = 5_000;
 pub(super) const LOCK_MS: u64 = 2_000;
 /// Times that a transaction is sent that collided with another.
-pub(super) const ATTEMPTS: usize = 5;
+const ATTEMPTS: usize = 5;
 /// Times that a statement is executed before it is prepared again: its plan was made for the tables of that time.
 const MAX_USES: u32 = 4_096;
 /// Schema, unless the address names one.
@@ -239,6 +236,7 @@ impl Address {
             closed,
             prepares: AtomicBool::new(Accelerator::PreparedStatements.is_on()),
             statements: Mutex::default(),
+            repeated: Mutex::default(),
             schema: self.schema.clone(),
             limits: format!(
                 "SET LOCAL search_path TO {}; SET LOCAL statement_timeout = {STATEMENT_MS}; \
@@ -261,13 +259,16 @@ pub(crate) struct Link {
     schema: String,
     /// False if the server process is not the one that prepared a statement.
     prepares: AtomicBool,
-    statements: Mutex<HashMap<Shape, KnownStatement>>,
+    /// Prepared statements of transactions, with their hashes.
+    statements: Mutex<HashMap<Shape, (KnownStatement, i64)>>,
+    /// Other prepared statements, by their texts.
+    repeated: Mutex<HashMap<String, KnownStatement>>,
 }
 
 /// Statement that the server has prepared.
+#[derive(Clone)]
 struct KnownStatement {
     statement: tokio_postgres::Statement,
-    hash: i64,
     uses_left: u32,
 }
 
@@ -312,8 +313,17 @@ impl LinkFault {
         }
     }
 
+    /// Sentence.
+    pub fn reason(self) -> String {
+        match self {
+            LinkFault::NotSent(why) | LinkFault::Unanswered(why) | LinkFault::Refused(_, why) => {
+                why
+            }
+        }
+    }
+
     /// True if the same transaction may succeed when it is sent again.
-    pub fn is_transient(&self) -> bool {
+    fn is_transient(&self) -> bool {
         matches!(self, LinkFault::Refused(code, _) if [
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,
@@ -347,9 +357,20 @@ impl From<LinkFault> for StoreFault {
     }
 }
 
-/// Time until a transaction that collided is sent again. It is random, so that the same two do not meet again.
-pub(super) fn collision_pause() -> Duration {
-    Duration::from_millis(5 + entropy::bits() % 20)
+/// Result of a transaction, which is sent again if it collided with another, after a random time, so that the same two do
+/// not meet again.
+pub(super) async fn retried<T, F: Future<Output = Result<T, LinkFault>>>(
+    send: impl Fn() -> F,
+) -> Result<T, LinkFault> {
+    for _ in 1..ATTEMPTS {
+        match send().await {
+            Err(fault) if fault.is_transient() => {
+                pause(Duration::from_millis(5 + entropy::bits() % 20)).await;
+            }
+            result => return result,
+        }
+    }
+    send().await
 }
 
 /// Next step of a person, for faults that do not pass by themselves.
@@ -448,16 +469,7 @@ impl Link {
 
     /// Runs one transaction; again if it collided with another transaction.
     pub async fn transact_again(&self, sql: &str) -> Result<Vec<SimpleQueryMessage>, LinkFault> {
-        let mut attempt = 1;
-        loop {
-            match self.transact(sql, &[]).await {
-                Err(fault) if fault.is_transient() && attempt < ATTEMPTS => {
-                    attempt += 1;
-                    pause(collision_pause()).await;
-                }
-                result => return result,
-            }
-        }
+        retried(|| self.transact(sql, &[])).await
     }
 
     /// True if [`execute`](Self::execute) can be used.
@@ -480,27 +492,19 @@ impl Link {
             }
             Err(fault) => Err(fault),
         };
+        self.note_names(result)
+    }
+
+    /// Uses no names any more if the server process is not the one that prepared a statement.
+    fn note_names<T>(&self, result: Result<T, LinkFault>) -> Result<T, LinkFault> {
         if result.as_ref().is_err_and(LinkFault::is_about_names) {
             self.prepares.store(false, Ordering::Relaxed);
         }
         result
     }
 
-    /// Statement of a transaction, and its hash.
-    async fn prepare(
-        &self,
-        transaction: &Prepared<'_>,
-    ) -> Result<(tokio_postgres::Statement, i64), LinkFault> {
-        let known = || lock(&self.statements);
-        if let Some(known) = known().get_mut(&transaction.shape)
-            && known.uses_left > 0
-        {
-            known.uses_left -= 1;
-            return Ok((known.statement.clone(), known.hash));
-        }
-        let Text { sql, hash } = transaction.text(&self.schema);
-        let types: Vec<Type> = transaction.params(&hash).map(|(_, of)| of).collect();
-        let prepared = self.answered(self.client.prepare_typed(&sql, &types)).await;
+    async fn prepare_text(&self, sql: &str, types: Vec<Type>) -> Result<KnownStatement, LinkFault> {
+        let prepared = self.answered(self.client.prepare_typed(sql, &types)).await;
         let statement = match prepared {
             Ok(prepared) => prepared.map_err(|e| LinkFault::of(&e, false)),
             Err(fault) => Err(fault),
@@ -510,13 +514,29 @@ impl Link {
             LinkFault::Unanswered(why) => LinkFault::NotSent(why),
             fault => fault,
         })?;
-        let uses_left = MAX_USES;
-        let entry = KnownStatement {
-            statement: statement.clone(),
-            hash,
-            uses_left,
-        };
-        known().insert(transaction.shape.clone(), entry);
+        Ok(KnownStatement {
+            statement,
+            uses_left: MAX_USES,
+        })
+    }
+
+    /// Statement of a transaction, and its hash.
+    async fn prepare(
+        &self,
+        transaction: &Prepared<'_>,
+    ) -> Result<(tokio_postgres::Statement, i64), LinkFault> {
+        let known = || lock(&self.statements);
+        if let Some((known, hash)) = known().get_mut(&transaction.shape)
+            && known.uses_left > 0
+        {
+            known.uses_left -= 1;
+            return Ok((known.statement.clone(), *hash));
+        }
+        let Text { sql, hash } = transaction.text(&self.schema);
+        let types = transaction.params(&hash).map(|(_, of)| of).collect();
+        let prepared = self.prepare_text(&sql, types).await?;
+        let statement = prepared.statement.clone();
+        known().insert(transaction.shape.clone(), (prepared, hash));
         Ok((statement, hash))
     }
 
@@ -548,6 +568,52 @@ impl Link {
         let rows = self.client.query_typed(&statement.sql, &statement.params);
         let rows = self.answered(self.cancelled_late(rows)).await?;
         rows.map_err(|e| LinkFault::of(&e, true))
+    }
+
+    /// Runs one statement as a transaction by itself, like [`query_alone`](Self::query_alone); again if it collided with
+    /// another. If the caller stops waiting, the server is asked to give it up: it may wait for the lock of a table, for
+    /// which no limit is set. The connection is not to be used again then. A repeated statement is prepared; it must
+    /// have a guard (`prepared.rs`).
+    pub async fn query_until_dropped(
+        &self,
+        statement: &Statement<'_>,
+        is_repeated: bool,
+    ) -> Result<Vec<Row>, LinkFault> {
+        let mut given_up = CancelOnDrop(Some(self));
+        let result = retried(|| async move {
+            match is_repeated && self.prepares() {
+                true => self.query_prepared(statement).await,
+                false => self.query_alone(statement).await,
+            }
+        });
+        let result = result.await;
+        given_up.0 = None;
+        result
+    }
+
+    async fn query_prepared(&self, statement: &Statement<'_>) -> Result<Vec<Row>, LinkFault> {
+        let types = statement.params.iter().map(|(_, of)| of.clone()).collect();
+        let known = async {
+            if let Some(known) = lock(&self.repeated).get_mut(&statement.sql)
+                && let Some(left) = known.uses_left.checked_sub(1)
+            {
+                known.uses_left = left;
+                return Ok(known.statement.clone());
+            }
+            let prepared = self.prepare_text(&statement.sql, types).await?;
+            lock(&self.repeated).insert(statement.sql.clone(), prepared.clone());
+            Ok(prepared.statement)
+        };
+        let result = match known.await {
+            Ok(known) => {
+                let params: Vec<_> = statement.params.iter().map(|(value, _)| *value).collect();
+                let rows = self.client.query(&known, &params);
+                let rows = self.answered(self.cancelled_late(rows)).await?;
+                rows.map_err(|e| LinkFault::of(&e, true))
+            }
+            Err(fault) => Err(fault),
+        };
+        self.note_names(result)
     }
 
     /// Schema of the tables.
@@ -591,6 +657,17 @@ impl Link {
     }
 }
 
+/// Asks the server to give up the current statement when the caller drops it.
+struct CancelOnDrop<'a>(Option<&'a Link>);
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if let (Some(link), Ok(runtime)) = (self.0, Handle::try_current()) {
+            runtime.spawn(link.cancel());
+        }
+    }
+}
+
 /// Polls all futures, which send statements when they are polled first, in their order.
 async fn in_order<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut sent = Vec::with_capacity(futures.len());
@@ -604,80 +681,4 @@ async fn in_order<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
         }
     }
     join_all(sent).await
-}
-
-/// Makes TLS connections that trust what the machine trusts, and `ca_file`.
-#[derive(Clone)]
-struct Tls {
-    ca_file: Option<PathBuf>,
-}
-
-/// TLS connection to a host. It is made only if the server is to be reached with TLS.
-struct TlsTo {
-    ca_file: Option<PathBuf>,
-    host: String,
-}
-
-struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
-    type Stream = Encrypted<S>;
-    type TlsConnect = TlsTo;
-    type Error = io::Error;
-
-    fn make_tls_connect(&mut self, host: &str) -> io::Result<TlsTo> {
-        Ok(TlsTo {
-            ca_file: self.ca_file.clone(),
-            host: host.to_owned(),
-        })
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for TlsTo {
-    type Stream = Encrypted<S>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted<S>>> + Send>>;
-
-    fn connect(self, stream: S) -> Self::Future {
-        Box::pin(async move {
-            let connector = web::connector(self.ca_file);
-            let connector = connector.map_err(|fault| io::Error::other(fault.to_string()))?;
-            let name = ServerName::try_from(self.host).map_err(io::Error::other)?;
-            Ok(Encrypted(connector.connect(name, stream).await?))
-        })
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
-    fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
-    }
 }

@@ -21,6 +21,14 @@ const FENCE: usize = HASH + 1;
 /// Parameter that is the fleet time of this machine.
 const TIME: usize = FENCE + FENCE_VALUES;
 
+/// Expression that fails unless the statement is the one that was meant. It also limits the time for which the statement
+/// waits for rows that are locked later.
+pub(crate) fn statement_guard(param: &str, hash: i64) -> String {
+    format!(
+        "set_config('lock_timeout', CASE {param} WHEN {hash} THEN '{LOCK_MS}' ELSE 'another statement' END, true)"
+    )
+}
+
 /// Transaction as one statement.
 pub(super) struct Prepared<'a> {
     batch: &'a Batch,
@@ -80,10 +88,7 @@ impl<'a> Prepared<'a> {
             &format!("{schema}.shard"),
             std::array::from_fn(|at| format!("${}", FENCE + at)),
             // Evaluated before the row is locked, which is what the limit is for.
-            &format!(
-                "set_config('lock_timeout', CASE ${HASH} WHEN {hash} THEN '{LOCK_MS}' \
-                 ELSE 'another statement' END, true) IS NOT NULL"
-            ),
+            &format!("{} IS NOT NULL", statement_guard(&format!("${HASH}"), hash)),
         );
         let sql =
             format!("WITH fence AS MATERIALIZED ({held}), {queries} SELECT {values} FROM fence");

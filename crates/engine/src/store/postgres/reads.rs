@@ -133,11 +133,8 @@ impl Query for Server {
             sql: sql.replace('?', "$"),
             params: params.collect(),
         };
-        let rows = self.rows(&statement).map_err(|fault| match fault {
-            LinkFault::NotSent(why) | LinkFault::Unanswered(why) | LinkFault::Refused(_, why) => {
-                StoreFault::Unreadable(why)
-            }
-        })?;
+        let rows = self.rows(&statement);
+        let rows = rows.map_err(|fault| StoreFault::Unreadable(fault.reason()))?;
         rows.iter().try_for_each(|row| each(row))
     }
 }

@@ -113,7 +113,7 @@ impl Writer {
         let settled = match looked {
             Ok(true) => Ok(()),
             Ok(false) if state == Claimed::ByOther => Err(StoreFault::NotOwned(
-                "another machine has taken over the timers of this one; try again".into(),
+                "another machine has taken over the timers of this one".into(),
             )),
             Ok(false) => {
                 for (shard, epoch) in &mut sent_in {

@@ -75,7 +75,7 @@ fn quoted(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-pub(crate) fn text_array<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
+fn text_array<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
     let quoted: Vec<String> = texts.into_iter().map(|text| quoted(text)).collect();
     format!("ARRAY[{}]::text[]", quoted.join(", "))
 }

@@ -20,7 +20,7 @@ use tokio_postgres::error::SqlState;
 
 use super::ReservedIds;
 use super::batch::fleet_time;
-use super::link::{ATTEMPTS, Address, Link, LinkFault, collision_pause};
+use super::link::{Address, Link, LinkFault, retried};
 use super::ownership::{Owned, column, refused};
 use super::prepared::Prepared;
 use super::reads::Reads;
@@ -29,7 +29,7 @@ use super::settling::Unsettled;
 use super::shard_rows::{self, ShardChange};
 use super::sharing::{NOW, TimeCheck, is_about_numbers};
 use super::transaction::{Counters, Recent, Transaction};
-use crate::clock::{Clock, SystemClock, pause, sleep_until};
+use crate::clock::{Clock, SystemClock, sleep_until};
 use crate::fleet::{Fleet, Ownership};
 use crate::lock::lock;
 use crate::store::deliveries::WakerRecord;
@@ -181,7 +181,7 @@ impl Writer {
                 *lock(&self.parts.trouble) = None;
                 self.settle().await;
             }
-            Err(fault) => self.lost(&unreachable(fault).reason()),
+            Err(fault) => self.lost(&fault.reason()),
         }
     }
 
@@ -569,35 +569,29 @@ pub(super) async fn send_transaction(
     transaction: &Transaction,
     again: bool,
 ) -> Result<(), LinkFault> {
-    let shards: Vec<i64> = transaction.shards().map(|(shard, _)| shard).collect();
-    let mut attempt = 1;
-    loop {
-        let prepared = match again {
-            true => None,
-            false => prepared(link, owned, check.as_ref(), transaction),
-        };
-        let sent = match prepared {
-            Some(prepared) => link.execute(&prepared).await,
-            None => {
-                let mut first = owned.fence(&shards);
-                if let Some(check) = &check {
-                    first = format!("{first}; {}", check.sql());
-                }
-                let sent = link.transact(&first, &transaction.statements(again)).await;
-                if transaction.size() > LARGE {
-                    link.forget_statements();
-                }
-                sent.map(drop)
-            }
-        };
-        match sent {
-            Err(fault) if fault.is_transient() && attempt < ATTEMPTS => {
-                attempt += 1;
-                pause(collision_pause()).await;
-            }
-            result => return result,
-        }
+    retried(|| send_once(link, owned, check.as_ref(), transaction, again)).await
+}
+
+async fn send_once(
+    link: &Link,
+    owned: &Owned,
+    check: Option<&TimeCheck>,
+    transaction: &Transaction,
+    again: bool,
+) -> Result<(), LinkFault> {
+    if !again && let Some(prepared) = prepared(link, owned, check, transaction) {
+        return link.execute(&prepared).await;
     }
+    let shards: Vec<i64> = transaction.shards().map(|(shard, _)| shard).collect();
+    let mut first = owned.fence(&shards);
+    if let Some(check) = check {
+        first = format!("{first}; {}", check.sql());
+    }
+    let sent = link.transact(&first, &transaction.statements(again)).await;
+    if transaction.size() > LARGE {
+        link.forget_statements();
+    }
+    sent.map(drop)
 }
 
 /// Transaction as one statement, if it can be one.
@@ -618,9 +612,5 @@ fn prepared<'a>(
 
 /// Fault of a transaction that decides nothing about records.
 pub(super) fn unreachable(fault: LinkFault) -> StoreFault {
-    match fault {
-        LinkFault::NotSent(why) | LinkFault::Unanswered(why) | LinkFault::Refused(_, why) => {
-            StoreFault::Unwritable(why)
-        }
-    }
+    StoreFault::Unwritable(fault.reason())
 }
