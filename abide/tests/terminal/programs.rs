@@ -51,6 +51,22 @@ fn interrupted_program_ends_with_its_own_exit_code() {
 }
 
 #[test]
+fn lines_typed_ahead_reach_the_programs_that_a_shell_starts() {
+    with_engine(|engine| async move {
+        let session = engine.start("bash --norc --noprofile", json!({})).await;
+        session.until("[#$] $").await;
+        session.has("waiting_for_input").await;
+        let lines = "read first\nhello\necho \"got $first\"\n\
+                     python3 -c 'print(input() * 2)'\nab\necho last one\n";
+        session.send(lines).await;
+        session.shows("\ngot hello").await;
+        session.shows("\nabab").await;
+        session.shows("\nlast one").await;
+        session.kill().await;
+    });
+}
+
+#[test]
 fn node_reads_input_and_prints() {
     with_engine(|engine| async move {
         let session = engine.start("node -i", json!({})).await;

@@ -493,6 +493,12 @@ fn equal_lines_are_one_line_with_a_count() {
             read.text
         );
         assert_eq!(fact(&read, "lines"), json!(32));
+        let search = json!({"action": "search", "session_id": id, "pattern": "same"});
+        let found = engine.call(search).await;
+        let text = "2:same [29 more like it, last in line 31]\n";
+        assert!(found.text.starts_with(text), "{}", found.text);
+        let line = json!({"line": 2, "match": true, "text": "same", "equal_lines": 29, "last_equal_line": 31});
+        assert_eq!(fact(&found, "found")[0], line);
     });
 }
 

@@ -137,8 +137,12 @@ pub struct FoundLine {
     pub line: u64,
     /// True if the line matches, or only surrounds one that does.
     pub r#match: bool,
-    /// The line as plain text.
+    /// The line as plain text; a long one is cut around its match.
     pub text: String,
+    /// Number of equal lines that match too and are not listed.
+    pub equal_lines: u64,
+    /// The last of them.
+    pub last_equal_line: Option<u64>,
 }
 
 /// Sessions of an agent.

@@ -5,14 +5,16 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use abide_core::Mono;
-use abide_core::terminal_wait::{Next, TerminalWait, Unread};
+use abide_core::terminal_wait::{LONGEST, Next, PROMPT, QUIET, TerminalWait, Unread};
+use abide_core::{Millis, Mono};
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::keepers::{Follower, LogProgress};
 use abide_engine::search::Pattern;
-use abide_session::keeper_record;
+use abide_session::facts;
+use abide_session::keeper_record::{self, Meta};
 use abide_session::log::{Log, Piece};
+use abide_session::pts;
 
 use super::tail::{Found, Tail, TailLimits};
 use crate::tools::report;
@@ -178,6 +180,39 @@ impl Reading {
             tail.extend(page.lines);
             if !page.full {
                 return Ok(tail.found(page.cursor, None));
+            }
+        }
+    }
+
+    /// Waits until a program has read a line that was typed when the log had `sent_at` bytes, and can take the next one.
+    /// `false`: none has read it in time.
+    pub async fn line_read(&mut self, meta: &Meta, sent_at: u64) -> bool {
+        let sent = SystemClock.mono();
+        let (mut seen, mut answered) = (sent_at, false);
+        loop {
+            let now = SystemClock.mono();
+            let Some(typed) = pts::typed(meta) else {
+                return false;
+            };
+            if self.ended || now >= sent + LONGEST {
+                return false;
+            }
+            // The terminal itself echoes a line at once. A program that reads key by key echoes each key.
+            let arrives_within = match (answered, typed.enter_is_newline) {
+                (true, true) => Millis(0),
+                (true, false) => PROMPT,
+                (false, _) => QUIET,
+            };
+            // First the input, then the processes: a process that waits after this has read everything.
+            let is_read = now >= sent + arrives_within
+                && !typed.unread
+                && (typed.enter_is_newline || facts::facts(meta).waiting_for_input());
+            if is_read {
+                return true;
+            }
+            if let Woken::More(bytes) = self.wait(seen, now + PROMPT).await {
+                answered |= bytes > sent_at;
+                seen = bytes;
             }
         }
     }

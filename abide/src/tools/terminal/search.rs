@@ -64,6 +64,8 @@ impl ActionRunner {
             line: line.number,
             r#match: line.matches,
             text: self.mask(&view, words(line)),
+            equal_lines: line.equal.map_or(0, |(_, more)| more),
+            last_equal_line: line.equal.map(|(last, _)| last),
         });
         let action = ActionResult::Search {
             matches: found.matches,
@@ -85,7 +87,10 @@ fn text(found: &SearchResult) -> String {
         }
         last = Some(line.number);
         let sign = if line.matches { ':' } else { '-' };
-        lines.push(format!("{}{sign}{}", line.number, words(line)));
+        let equal = line.equal.map_or_else(String::new, |(last, more)| {
+            format!(" [{more} more like it, last in line {last}]")
+        });
+        lines.push(format!("{}{sign}{}{equal}", line.number, words(line)));
     }
     let stands_for = |line: &Line| 1 + line.equal.map_or(0, |(_, more)| more);
     let matching = found.lines.iter().filter(|line| line.matches);
@@ -121,9 +126,6 @@ fn words(line: &Line) -> String {
     }
     if line.cut.1 > 0 {
         words.push_str(&format!("[… {} bytes …]", line.cut.1));
-    }
-    if let Some((last, more)) = line.equal {
-        words.push_str(&format!(" [{more} more like it, last in line {last}]"));
     }
     words
 }

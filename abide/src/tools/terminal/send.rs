@@ -1,5 +1,6 @@
 //! `send_input`: sends text and keys, and returns the output that follows.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use abide_api::arguments::SendInputArgs;
@@ -7,11 +8,13 @@ use abide_core::Millis;
 use abide_core::terminal_wait::TerminalWait;
 
 use super::read::SentInput;
+use super::reading::Reading;
 use super::{ActionError, ActionRunner, BadInput, FinishedAction, SessionRef, ended, unreadable};
 use crate::keys;
 use abide_engine::SessionView;
 use abide_engine::clock::{SystemClock, pause};
 use abide_engine::screen::Modes;
+use abide_session::folder;
 use abide_session::frame::{InputKey, ToKeeper};
 use abide_session::log::Log;
 
@@ -23,6 +26,12 @@ const KEY_LIMIT: usize = 1_000;
 const PART: usize = 16 << 10;
 /// Time for which the program may not read its input before the call gives up.
 const STALL: Duration = Duration::from_secs(10);
+/// Time after which the rest of the input is sent at once, even if each of its lines was waited for so far.
+const BY_LINE: Millis = Millis::from_secs(5);
+/// Unread bytes that a terminal holds. Longer input is for one program, which reads all of it.
+const TERMINAL_BUFFER: usize = 4 << 10;
+/// Byte of the Enter key.
+const ENTER: u8 = b'\r';
 /// Time for which a program may leave input unread before the call is answered.
 const TAKEN: Duration = Duration::from_secs(1);
 
@@ -80,21 +89,22 @@ impl ActionRunner {
             record.begin_request(&request);
         }
         let Input { bytes, end } = input(&view, &send, modes)?;
-        let log = Log::open(&view.folder).with_written(view.bytes());
-        let (sent_at, _) = log.extent().map_err(unreadable)?;
         let dropped = self.handle.keepers().dropped_input(view.id);
+        let mut reading = self.reading(&view);
+        let mut last_line = (written(&view)?, 0);
         if runs {
-            self.send_paced(&view, &bytes).await?;
+            let by_line = view.pty && !modes.full_screen && bytes.len() <= TERMINAL_BUFFER;
+            last_line = self
+                .send_lines(&view, &mut reading, &bytes, by_line)
+                .await?;
             if end {
                 self.handle.keepers().send(view.id, &ToKeeper::CloseInput);
             }
         }
         let from = self.position(&view, &record);
-        let mut reading = self.reading(&view);
-        let echo = if view.pty { shown(&bytes) } else { 0 };
         let wait = TerminalWait::input(SystemClock.mono());
         let found = reading
-            .response(from, LINES, wait, (sent_at, echo))
+            .response(from, LINES, wait, last_line)
             .await
             .map_err(unreadable)?;
         if self.was_dropped(&view, dropped).await && self.session(session_ref)?.is_running() {
@@ -118,14 +128,18 @@ impl ActionRunner {
 
     /// Returns whether input was dropped since the count was `before`. A terminal takes all input.
     async fn was_dropped(&self, view: &SessionView, before: u64) -> bool {
-        let keepers = self.handle.keepers();
         if !view.pty {
-            tokio::select! {
-                () = keepers.input_taken(view.id) => {}
-                () = pause(TAKEN) => {}
-            }
+            self.input_taken(view).await;
         }
-        keepers.dropped_input(view.id) > before
+        self.handle.keepers().dropped_input(view.id) > before
+    }
+
+    /// Waits until the program, or the terminal, has taken what was sent.
+    async fn input_taken(&self, view: &SessionView) {
+        tokio::select! {
+            () = self.handle.keepers().input_taken(view.id) => {}
+            () = pause(TAKEN) => {}
+        }
     }
 
     /// Terminal modes that the program has set.
@@ -137,11 +151,49 @@ impl ActionRunner {
         modes.unwrap_or_default()
     }
 
-    /// Sends input, no faster than the program reads it.
-    async fn send_paced(&self, view: &SessionView, bytes: &[u8]) -> Result<(), ActionError> {
+    /// Sends input, each line when the one before was read: a shell and the programs that it starts read from the terminal in
+    /// turn, each in its own mode, and a change of the mode alters what is typed ahead: Enter then ends no line, or a
+    /// program gets the lines that are meant for the next one. Returns the bytes of the log before the last line was sent,
+    /// and the bytes that the terminal may echo of it.
+    async fn send_lines(
+        &self,
+        view: &SessionView,
+        reading: &mut Reading,
+        bytes: &[u8],
+        mut by_line: bool,
+    ) -> Result<(u64, u64), ActionError> {
+        let several = by_line && line_before_others(bytes).is_some();
+        let meta = several.then(|| folder::read_meta(&view.folder));
+        let meta = meta.and_then(|meta| meta.ok().flatten());
+        let standby = self.context.standby_left().unwrap_or(Millis::MAX);
+        let until = SystemClock.mono() + BY_LINE.min(Millis(standby.0 / 2));
         let mut sent = 0;
+        loop {
+            let rest = &bytes[sent..];
+            let meta = meta.as_ref().filter(|_| by_line);
+            let line = meta.and_then(|meta| Some((meta, line_before_others(rest)?)));
+            let sent_at = written(view)?;
+            let Some((meta, line)) = line else {
+                self.send_paced(view, bytes, sent..bytes.len()).await?;
+                return Ok((sent_at, if view.pty { shown(rest) } else { 0 }));
+            };
+            self.send_paced(view, bytes, sent..sent + line).await?;
+            self.input_taken(view).await;
+            sent += line;
+            by_line = reading.line_read(meta, sent_at).await && SystemClock.mono() < until;
+        }
+    }
+
+    /// Sends a part of the input, no faster than the program reads it.
+    async fn send_paced(
+        &self,
+        view: &SessionView,
+        bytes: &[u8],
+        line: Range<usize>,
+    ) -> Result<(), ActionError> {
+        let mut sent = line.start;
         let keepers = self.handle.keepers();
-        for part in bytes.chunks(PART) {
+        for part in bytes[line].chunks(PART) {
             // The idempotency key and the offset keep a replayed request from typing anything twice.
             let once = self.context.request_key.as_ref().map(|key| InputKey {
                 key: key.as_bytes().to_vec(),
@@ -164,6 +216,19 @@ impl ActionRunner {
         }
         Ok(())
     }
+}
+
+/// Bytes of output so far.
+fn written(view: &SessionView) -> Result<u64, ActionError> {
+    let log = Log::open(&view.folder).with_written(view.bytes());
+    let (bytes, _) = log.extent().map_err(unreadable)?;
+    Ok(bytes)
+}
+
+/// Length of the first of several lines of input.
+fn line_before_others(bytes: &[u8]) -> Option<usize> {
+    let line = bytes.iter().position(|byte| *byte == ENTER)? + 1;
+    (line < bytes.len()).then_some(line)
 }
 
 /// Bytes that a terminal would send for the input; without a terminal, the text itself.
