@@ -41,18 +41,29 @@ pub struct RunControl {
     keys: Option<mpsc::Sender<Bytes>>,
     source: Option<input::Source>,
     input_task: Option<JoinHandle<()>>,
-    /// Id of the session, once the command is accepted.
-    session: Option<String>,
-    /// The same id for the task that forwards the input.
-    input_session: watch::Sender<String>,
-    interrupts: u32,
+    /// Id of the session, once the command is accepted. The task that forwards the input follows it.
+    session: Option<watch::Sender<String>>,
+    interrupt: Interrupt,
     /// Number of consecutive Ctrl-C bytes, while keys go to the command.
     ctrl_c_count: usize,
-    interrupted_at_prompt: bool,
     /// The command was asked to end with SIGTERM.
     terminated: bool,
     /// Set if the cursor is not at the beginning of a line.
     mid_line: bool,
+}
+
+/// Effect of the interrupts of the person so far.
+#[derive(Clone, Copy, PartialEq)]
+enum Interrupt {
+    None,
+    /// It came before the command was accepted, and is forwarded then.
+    BeforeStart,
+    /// It was forwarded to the command.
+    Forwarded,
+    /// The session was killed. Unless that was at a question, with the next one the person gives up waiting.
+    Killed {
+        at_prompt: bool,
+    },
 }
 
 struct Signals {
@@ -108,10 +119,8 @@ impl RunControl {
             source,
             input_task: None,
             session: None,
-            input_session: watch::Sender::default(),
-            interrupts: 0,
+            interrupt: Interrupt::None,
             ctrl_c_count: 0,
-            interrupted_at_prompt: false,
             terminated: false,
             mid_line: false,
         })
@@ -121,23 +130,23 @@ impl RunControl {
     /// Each later connection names the same session again, or a new one if the command has never been started.
     pub fn accepted(&mut self, session: SessionId) {
         let id = session.to_string();
-        self.input_session.send_if_modified(|known| {
-            let is_new = *known != id;
-            known.clone_from(&id);
-            is_new
-        });
-        if self.session.replace(id).is_some() {
+        if let Some(session) = &self.session {
+            session.send_if_modified(|known| {
+                let is_new = *known != id;
+                *known = id;
+                is_new
+            });
             return;
         }
+        let session = self.session.insert(watch::Sender::new(id));
         if let Some(source) = self.source.take() {
-            let session = self.input_session.subscribe();
+            let session = session.subscribe();
             let forwarded = input::forward(self.client.clone(), session, source);
             // A session that does not take its input any more has ended, which its output tells.
             self.input_task = Some(tokio::spawn(async move { drop(forwarded.await) }));
         }
-        if self.interrupts > 0 && self.interrupts < 3 {
-            self.interrupts -= 1;
-            self.signalled(ForwardedSignal::Interrupt);
+        if self.interrupt == Interrupt::BeforeStart {
+            self.interrupted();
         }
     }
 
@@ -209,12 +218,10 @@ impl RunControl {
                     .signalled_before_start(ForwardedSignal::Interrupt)
                     .await;
             }
-            InputEvent::Signal(sent) => {
-                self.signalled(sent);
-                if self.interrupts > 2 && !self.interrupted_at_prompt {
-                    self.stop();
-                    return Some(INTERRUPTED);
-                }
+            InputEvent::Signal(ForwardedSignal::Interrupt) => return self.interrupted(),
+            InputEvent::Signal(ForwardedSignal::Terminate) => {
+                self.terminated = true;
+                self.request("signal", json!({"signal": "TERM"}));
             }
             InputEvent::Resized => self.resized(),
             InputEvent::Answered(answer) => self.answer_prompt(answer).await,
@@ -233,39 +240,49 @@ impl RunControl {
         if let Some(prompt) = self.prompt.take() {
             self.line("");
             let _ = self.client.of_person().answer(prompt.question, "no").await;
-        } else if sent == ForwardedSignal::Interrupt && self.interrupts == 0 {
-            self.interrupts = 1;
+        } else if sent == ForwardedSignal::Interrupt && self.interrupt == Interrupt::None {
+            self.interrupt = Interrupt::BeforeStart;
             return None;
         }
         self.stop();
         Some(code)
     }
 
-    /// Forwards a signal. The first interrupt goes to the command and the second kills the session.
-    /// While a question is shown, the first interrupt kills the session.
-    pub fn signalled(&mut self, sent: ForwardedSignal) {
-        if sent == ForwardedSignal::Terminate {
-            self.terminated = true;
-            return self.request("signal", json!({"signal": "TERM"}));
-        }
-        self.interrupts += 1;
+    /// Handles an interrupt. The first one goes to the command, the second kills the session, and with the third the person
+    /// gives up waiting. While a question is shown, the first one kills the session.
+    fn interrupted(&mut self) -> Option<u8> {
         if self.prompt.is_some() {
-            return self.interrupt_at_prompt();
+            self.interrupt_at_prompt();
+            return None;
         }
-        match self.interrupts {
-            1 => self.request("signal", json!({"signal": "INT"})),
-            2 => self.request("kill", json!({})),
-            _ => {}
+        match self.interrupt {
+            Interrupt::None | Interrupt::BeforeStart => {
+                self.interrupt = Interrupt::Forwarded;
+                self.request("signal", json!({"signal": "INT"}));
+            }
+            Interrupt::Forwarded => self.kill(false),
+            Interrupt::Killed { at_prompt: true } => {}
+            Interrupt::Killed { at_prompt: false } => {
+                self.stop();
+                return Some(INTERRUPTED);
+            }
         }
+        None
     }
 
     fn interrupt_at_prompt(&mut self) {
         if self.prompt.take().is_some() {
-            self.interrupts = self.interrupts.max(2);
-            self.interrupted_at_prompt = true;
             self.line("");
-            self.request("kill", json!({}));
+            self.kill(true);
         }
+    }
+
+    fn kill(&mut self, at_prompt: bool) {
+        let was_at_prompt = self.interrupt == Interrupt::Killed { at_prompt: true };
+        self.interrupt = Interrupt::Killed {
+            at_prompt: at_prompt || was_at_prompt,
+        };
+        self.request("kill", json!({}));
     }
 
     /// Sends keys to the command. A second Ctrl-C in a row kills the session, unless the program reads
@@ -276,8 +293,7 @@ impl RunControl {
             false => 0,
         };
         if self.ctrl_c_count >= 2 && !self.reads_keys().await {
-            self.interrupts = self.interrupts.max(2);
-            return self.request("kill", json!({}));
+            return self.kill(false);
         }
         if let Some(keys) = &self.keys {
             let _ = keys.send(bytes).await;
@@ -287,7 +303,7 @@ impl RunControl {
     /// Returns `true` if the program uses the alternate screen or waits for input, and also if the
     /// daemon cannot tell.
     async fn reads_keys(&self) -> bool {
-        let Some(id) = &self.session else {
+        let Some(id) = self.session() else {
             return true;
         };
         let request = json!({"action": "screen", "session_id": id});
@@ -362,14 +378,14 @@ impl RunControl {
 
     /// Returns `true` if the person ended the command.
     pub fn cancelled(&self) -> bool {
-        self.interrupted_at_prompt || self.interrupts >= 2
+        matches!(self.interrupt, Interrupt::Killed { .. })
     }
 
     /// Ends the command because its output cannot be written: with `SIGPIPE`, as the kernel would, and with a kill if it
     /// still runs after [`PIPE_TIME`], because many programs ignore that signal. Returns whether it was seen to end.
     pub async fn end_command(&mut self) -> bool {
         self.stop();
-        let Some(id) = self.session.clone() else {
+        let Some(id) = self.session() else {
             return false;
         };
         let client = self.client.of_person();
@@ -385,8 +401,8 @@ impl RunControl {
     }
 
     /// Session of the command, once it is known.
-    pub fn session(&self) -> Option<&str> {
-        self.session.as_deref()
+    pub fn session(&self) -> Option<String> {
+        self.session.as_ref().map(|id| id.borrow().clone())
     }
 
     /// Returns whether the command was asked to end with SIGTERM.
@@ -396,7 +412,7 @@ impl RunControl {
 
     /// Waits for the end of the session.
     pub fn session_end(&self) -> impl Future<Output = ()> + use<> {
-        let (client, session) = (self.client.of_person(), self.session.clone());
+        let (client, session) = (self.client.of_person(), self.session());
         async move {
             if let Some(id) = session {
                 until_ended(&client, &id, END_TIME).await;
@@ -421,7 +437,7 @@ impl RunControl {
 
     /// Requests an action on the session without waiting for the response.
     fn request(&self, what: &str, body: Value) {
-        let Some(id) = &self.session else { return };
+        let Some(id) = self.session() else { return };
         let path = format!("/v1/sessions/{id}/{what}");
         let client = self.client.of_person();
         tokio::spawn(async move {

@@ -24,10 +24,12 @@ use abide_engine::clock::{Clock, SystemClock, sleep_until};
 use feed::{Feed, FeedUpdate};
 use full_screen::FullScreen;
 use key_decoder::{Key, KeyDecoder};
-use model::{KeyEffect, Model, TopRequest};
+use model::{KeyEffect, Model, TimerAct, TopRequest};
 
 /// Interval, in milliseconds, at which ages and progress bars are redrawn.
 const TICK: u64 = 1_000;
+/// Duration, in seconds, for which `p` pauses a timer.
+const PAUSE_SECONDS: u64 = 600;
 
 fn next_tick() -> Mono {
     Mono(SystemClock.mono().0 + TICK)
@@ -193,25 +195,18 @@ async fn perform(client: &Client, request: TopRequest) -> RequestDone {
             let ended = client.post::<Session>(&path, &json!({})).await;
             ended.map(|ended| killed(&ended))
         }
-        TopRequest::Timer {
-            timer,
-            action,
-            body,
-        } => {
+        TopRequest::Timer { timer, act } => {
+            let (action, body, done) = match act {
+                TimerAct::Stop => ("stop", json!({}), "stopped"),
+                TimerAct::Pause => ("pause", json!({"pause_duration": PAUSE_SECONDS}), "paused"),
+                TimerAct::Resume => ("resume", json!({}), "resumed"),
+            };
             let path = format!("/v1/timers/{timer}/{action}");
-            let done = client.post::<TimerDetails>(&path, &body).await;
-            done.map(|_| format!("{timer}: {}", done_word(action)))
+            let acted = client.post::<TimerDetails>(&path, &body).await;
+            acted.map(|_| format!("{timer}: {done}"))
         }
     };
     RequestDone::Notice(notice.unwrap_or_else(sentence))
-}
-
-fn done_word(action: &str) -> &'static str {
-    match action {
-        "stop" => "stopped",
-        "pause" => "paused",
-        _ => "resumed",
-    }
 }
 
 /// Reason why a request failed, on one line.

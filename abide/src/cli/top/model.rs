@@ -3,14 +3,11 @@
 
 use abide_api::{QuestionAbout, QuestionDetails, SessionPulse};
 use abide_core::{QuestionId, SessionId, TimerId};
-use serde_json::{Value, json};
 
 use super::feed::Lists;
 use super::key_decoder::Key;
 use crate::cli::prompt::offers;
 
-/// Duration, in seconds, for which `p` pauses a timer.
-const PAUSE_SECONDS: u64 = 600;
 /// Most characters of the words of a no.
 const BECAUSE_LIMIT: usize = 200;
 /// Number of rows that a page key moves.
@@ -74,13 +71,20 @@ pub enum TopRequest {
     },
     Timer {
         timer: TimerId,
-        action: &'static str,
-        body: Value,
+        act: TimerAct,
     },
     Log {
         session: SessionId,
         pty: bool,
     },
+}
+
+/// Act on a timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimerAct {
+    Stop,
+    Pause,
+    Resume,
 }
 
 /// Effect of a key.
@@ -283,9 +287,9 @@ impl Model {
             Key::Char('K' | 'x') => self.kill(),
             Key::Char('s') => self.stop(),
             Key::Char('p') => {
-                return self.timer_action("pause", json!({"pause_duration": PAUSE_SECONDS}));
+                return self.timer_action(TimerAct::Pause);
             }
-            Key::Char('r') => return self.timer_action("resume", json!({})),
+            Key::Char('r') => return self.timer_action(TimerAct::Resume),
             Key::Escape | Key::Interrupt | Key::Backspace | Key::Char(_) => {}
         }
         KeyEffect::Nothing
@@ -367,7 +371,7 @@ impl Model {
 
     /// Opens the answers of a question about a command, or the log of a session.
     fn open(&mut self) -> KeyEffect {
-        match self.question().filter(|question| needs_words(question)) {
+        match self.question().filter(|question| is_permission(question)) {
             Some(question) if self.section == Section::Questions => {
                 let question = Box::new(question.clone());
                 self.overlay = Some(Overlay::Answers { question });
@@ -414,8 +418,7 @@ impl Model {
                     ask: format!("Stop {timer} for good? Nobody is notified."),
                     request: TopRequest::Timer {
                         timer,
-                        action: "stop",
-                        body: json!({}),
+                        act: TimerAct::Stop,
                     },
                 });
             }
@@ -423,13 +426,9 @@ impl Model {
         }
     }
 
-    fn timer_action(&mut self, action: &'static str, body: Value) -> KeyEffect {
+    fn timer_action(&mut self, act: TimerAct) -> KeyEffect {
         match self.timer() {
-            Some(timer) => KeyEffect::Request(TopRequest::Timer {
-                timer,
-                action,
-                body,
-            }),
+            Some(timer) => KeyEffect::Request(TopRequest::Timer { timer, act }),
             None => self.notify("select a timer first (Tab)"),
         }
     }
@@ -460,7 +459,7 @@ fn answered(question: QuestionId, answer: &str) -> KeyEffect {
 }
 
 /// True if the question is about a held command or a connection of a sandbox: a yes permits something.
-pub fn needs_words(question: &QuestionDetails) -> bool {
+pub fn is_permission(question: &QuestionDetails) -> bool {
     question.question.about != QuestionAbout::Idle
 }
 
@@ -473,6 +472,7 @@ pub fn answers(details: &QuestionDetails) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use abide_api::cli::Top;
+    use serde_json::json;
 
     use super::*;
     use crate::cli::sample;
@@ -589,12 +589,15 @@ mod tests {
         assert_eq!(model.press(Key::Char('s')), KeyEffect::Nothing);
         assert!(matches!(
             model.press(Key::Char('y')),
-            KeyEffect::Request(TopRequest::Timer { action: "stop", .. })
+            KeyEffect::Request(TopRequest::Timer {
+                act: TimerAct::Stop,
+                ..
+            })
         ));
         assert!(matches!(
             model.press(Key::Char('p')),
             KeyEffect::Request(TopRequest::Timer {
-                action: "pause",
+                act: TimerAct::Pause,
                 ..
             })
         ));

@@ -7,7 +7,7 @@ use abide_output::printable::one_line;
 use anstyle::{Effects, Style};
 use unicode_width::UnicodeWidthStr;
 
-use super::model::{Model, Overlay, Section, answers, needs_words};
+use super::model::{Model, Overlay, Section, answers, is_permission};
 use crate::cli::prompt::offers;
 use crate::cli::show::{self, FAINT, GOOD, HEADING, WARN};
 
@@ -104,7 +104,7 @@ fn footer(model: &Model) -> String {
         (Some(Overlay::Help), _) => " any key goes back".to_owned(),
         (None, Some(notice)) => format!(" {notice}"),
         (None, None) => match model.section {
-            Section::Questions if model.question().is_some_and(needs_words) => {
+            Section::Questions if model.question().is_some_and(is_permission) => {
                 " y once  n no  Enter all answers  Tab next  ? help  q quit"
             }
             Section::Questions => " y continue  n end it  Enter log  Tab next  ? help  q quit",
@@ -282,7 +282,7 @@ fn question(model: &Model, details: &QuestionDetails) -> Vec<StyledLine> {
     if let Some(machine) = &question.machine {
         agent = format!("{agent} on {}", one_line(machine));
     }
-    let second = match needs_words(details) {
+    let second = match is_permission(details) {
         true => {
             let words = answers(details).join(" · ");
             vec![
