@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use abide_api::cli::QuestionLine;
 use abide_api::{Answered, Question, QuestionAbout, QuestionDetails, QuestionEvent, QuestionPage};
-use abide_core::Millis;
+use abide_core::{Answer, Closing, Millis};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_output::printable::one_line;
 use serde_json::json;
@@ -262,14 +262,16 @@ impl AnswerLoop {
                 let before = self.queue.len();
                 self.queue.retain(|question| question.question_id.0 != id);
                 if shown && let Some(prompt) = self.shown.take() {
-                    let why = match closed.closing.as_str() {
-                        "withdrawn" => "withdrawn: no longer needed",
-                        "expired" => "expired: nobody answered within a day",
-                        "no" => "answered elsewhere: no",
-                        "refused" => "answered elsewhere: yes, but the command was refused",
-                        "yes" => "answered elsewhere: yes",
+                    let why = match Closing::of_word(&closed.closing) {
+                        Some(Closing::Withdrawn) => "withdrawn: no longer needed",
+                        Some(Closing::Expired) => "expired: nobody answered within a day",
+                        Some(Closing::Answered(Answer::No)) => "answered elsewhere: no",
+                        Some(Closing::Answered(Answer::Refused)) => {
+                            "answered elsewhere: yes, but the command was refused"
+                        }
+                        Some(Closing::Answered(Answer::Yes)) => "answered elsewhere: yes",
                         // The daemon could not read how it was closed.
-                        _ => "closed elsewhere",
+                        None => "closed elsewhere",
                     };
                     prompt.withdraw(&self.terminal, why);
                 }

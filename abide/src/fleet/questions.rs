@@ -125,11 +125,11 @@ impl QuestionFollower {
             let Some(Known::Told(agent)) = self.known.remove(&id) else {
                 continue;
             };
-            let closing = self.handle.store_reader().question_closing(id).await;
-            let closing = closing.ok().flatten().map(|(_, closing)| closing);
+            let closed = self.handle.store_reader().closed_question(id).await;
+            let closing = closed.ok().flatten().map(|closed| closed.closing.as_str());
             let event = QuestionEvent::Closed(ClosedQuestion {
                 question_id: Id(id),
-                closing: closing.unwrap_or_default(),
+                closing: closing.unwrap_or_default().into(),
             });
             events.push((agent, event));
         }

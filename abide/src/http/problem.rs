@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::tools::{ActionError, BadInput, escape_invisible, refusal_code};
-use abide_engine::store::{StoreFault, closing_word};
+use abide_engine::store::StoreFault;
 use abide_engine::text::refusal_sentence;
 
 /// Media type of problem details.
@@ -142,7 +142,7 @@ impl IntoResponse for Problem {
             title: title.into(),
             status: self.status.as_u16(),
             field: self.field,
-            closing: self.closing.map(|closing| closing_word(closing).into()),
+            closing: self.closing.map(|closing| closing.as_str().into()),
             text: self.tool_error.then(|| self.detail.clone()),
             is_error: self.tool_error.then_some(true),
             detail: self.detail,

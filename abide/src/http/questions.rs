@@ -77,13 +77,12 @@ async fn closed(
     let mut all = Vec::new();
     for id in known {
         if handle.published().question(id).is_none()
-            && let Ok(Some((session, closing))) = handle.store_reader().question_closing(id).await
-            && own(&session)
+            && let Ok(Some(closed)) = handle.store_reader().closed_question(id).await
+            && own(&closed.session)
         {
-            let question_id = Id(id);
             all.push(ClosedQuestion {
-                question_id,
-                closing,
+                question_id: Id(id),
+                closing: closed.closing.as_str().into(),
             });
         }
     }

@@ -7,7 +7,7 @@ use abide_core::policy::Choice;
 use abide_core::request::Caller;
 use abide_core::{Answer, Closing, Key, Millis, Outcome, QuestionId, Refusal, Request, shorten};
 use abide_engine::policy::audit::Unrecorded;
-use abide_engine::store::{ClosedQuestion, closing_word};
+use abide_engine::store::ClosedQuestion;
 use abide_engine::{Handle, HeldLaunch, QuestionView};
 use abide_output::mask::Mask;
 
@@ -68,8 +68,8 @@ impl GivenAnswer {
 
     /// True if this is the answer that closed the question.
     pub fn has_closed(&self, closed: &ClosedQuestion) -> bool {
-        let word = closing_word(Closing::Answered(self.answer()));
-        self.key.is_some() && self.key == closed.key && closed.closing == word
+        let closing = Closing::Answered(self.answer());
+        self.key.is_some() && self.key == closed.key && closed.closing == closing
     }
 
     /// Success, unless the answer adds a rule: a daemon that has taken it and is gone may not have written that.
@@ -120,15 +120,10 @@ async fn answer_refused(
     {
         return given.check_rule();
     }
-    let closing = match closed.as_ref().map(|closed| closed.closing.as_str()) {
-        Some("yes") => Closing::Answered(Answer::Yes),
-        Some("no") => Closing::Answered(Answer::No),
-        Some("refused") => Closing::Answered(Answer::Refused),
-        Some("expired") => Closing::Expired,
-        Some("withdrawn") => Closing::Withdrawn,
-        _ => return Err(AnswerFault::Refused(refusal)),
-    };
-    Err(AnswerFault::Refused(Refusal::QuestionClosed(id, closing)))
+    Err(AnswerFault::Refused(match closed {
+        Some(closed) => Refusal::QuestionClosed(id, closed.closing),
+        None => refusal,
+    }))
 }
 
 /// Gives the answer of a person to the engine, and keeps the rules that it adds. `by` is the channel of the answer. Both are

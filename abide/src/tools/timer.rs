@@ -683,6 +683,6 @@ pub(crate) async fn many(
 
 /// Line of a list about a timer that only the database knows.
 fn row_line(row: &TimerRow) -> String {
-    let (kind, status) = (row.kind.as_str(), &row.status);
+    let (kind, status) = (row.kind.as_str(), row.status.as_str());
     format!("{} {kind} {status}: {}", row.id, one_line(&row.purpose))
 }

@@ -112,6 +112,33 @@ pub enum Closing {
     Expired,
 }
 
+impl Closing {
+    const ALL: [Closing; 5] = [
+        Closing::Answered(Answer::Yes),
+        Closing::Answered(Answer::No),
+        Closing::Answered(Answer::Refused),
+        Closing::Withdrawn,
+        Closing::Expired,
+    ];
+
+    /// The word used in results and records.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Closing::Answered(Answer::Yes) => "yes",
+            Closing::Answered(Answer::No) => "no",
+            Closing::Answered(Answer::Refused) => "refused",
+            Closing::Withdrawn => "withdrawn",
+            Closing::Expired => "expired",
+        }
+    }
+
+    /// Closing with this word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        let mut all = Closing::ALL.into_iter();
+        all.find(|closing| closing.as_str() == word)
+    }
+}
+
 /// Question that was closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClosedQuestion {

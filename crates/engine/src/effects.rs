@@ -25,7 +25,7 @@ use crate::launch_bytes::HeldLaunch;
 use crate::published_state::{QuestionView, SessionView};
 use crate::sandbox::SandboxChoice;
 use crate::seams::{KeeperControl, ProbeControl};
-use crate::store::{StoreFault, closing_word};
+use crate::store::StoreFault;
 use abide_session::crash_point;
 use abide_session::daemon_record::ChangedLimits;
 use abide_session::facts::{cpu_ms, facts};
@@ -427,7 +427,7 @@ impl Performer {
         };
         let secrets = HeldLaunch::secrets_of(held);
         self.handle.audit().append(AuditLine {
-            event: closing_word(closing).into(),
+            event: closing.as_str().into(),
             agent: view.agent.0.to_string(),
             command: Mask::of(secrets).apply(view.command.to_string()),
             question_id: Some(question.to_string()),

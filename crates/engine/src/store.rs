@@ -53,7 +53,6 @@ pub(crate) use postgres::{
 pub use read::{ClosedQuestion, EndedQuery, MessageQuery, MessageRow, StoreReader, TimerRow};
 pub use timer_history::TimerChangeRow;
 pub use timer_list::{EndedFilter, MessageCounts, TimerOrder, TimerPage, TimerQuery};
-pub use write::closing_word;
 #[cfg(test)]
 pub(crate) use write::commit;
 

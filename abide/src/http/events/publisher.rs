@@ -13,7 +13,6 @@ use tokio::sync::broadcast;
 use super::hub::Channel;
 use crate::http::{messages, questions, sessions, timers};
 use abide_engine::clock::SystemClock;
-use abide_engine::store::closing_word;
 use abide_engine::{Change, Handle};
 
 /// Largest number of changes in one batch.
@@ -75,7 +74,7 @@ impl EventPublisher {
                 Change::Closed(id, closing) => {
                     let event = QuestionEvent::Closed(ClosedQuestion {
                         question_id: Id(id),
-                        closing: closing_word(closing).into(),
+                        closing: closing.as_str().into(),
                     });
                     // Subscribers do not know this question, so they do not need to know that it is closed.
                     if let Some(agent) = self.announced.remove(&id) {

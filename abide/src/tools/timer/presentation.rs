@@ -31,7 +31,7 @@ pub(super) async fn done_before(
 ) -> String {
     let remaining = row.remaining.unwrap_or_default();
     let progress = elapsed_and_remaining(row.total.saturating_sub(remaining), row.total);
-    let next = what_next(act, &row.status, channel);
+    let next = what_next(act, row.status.as_str(), channel);
     acted(handle, act, row.id, &progress, &next, Some(row)).await
 }
 
@@ -120,7 +120,7 @@ pub(super) fn pause_left(timer: &api::Timer) -> Option<String> {
 
 /// Line that tells why a timer was stopped.
 pub(super) fn why_stopped(row: &TimerRow) -> String {
-    let stopped = row.status == abide_api::TimerStatus::Stopped.as_str();
+    let stopped = row.status == api::TimerStatus::Stopped;
     let why = row.stop_reason.as_ref().filter(|_| stopped);
     why.map_or_else(String::new, |why| format!("\nWhy: {why}"))
 }
@@ -256,8 +256,6 @@ pub(crate) fn row_fields_now(handle: &Handle, row: &TimerRow) -> api::Timer {
 /// Fields from a timer's row. The elapsed time is exact only for a timer that has ended.
 pub(crate) fn row_fields(row: &TimerRow) -> api::Timer {
     let remaining = row.remaining.unwrap_or_default();
-    let status = api::TimerStatus::of(&row.status);
-    let completed_by = row.completed_by.as_deref();
     let (reason, mission) = match row.kind {
         Kind::Waiting => (Some(row.purpose.clone()), None),
         Kind::Mission => (None, Some(row.purpose.clone())),
@@ -266,7 +264,7 @@ pub(crate) fn row_fields(row: &TimerRow) -> api::Timer {
         timer_id: api::Id(row.id),
         timer_type: row.kind.into(),
         agent: row.agent.clone(),
-        status: status.unwrap_or(api::TimerStatus::Stopped),
+        status: row.status,
         total_duration: row.total.into(),
         timeout_duration: row.standby.unwrap_or(row.total).into(),
         elapsed_time: row.total.saturating_sub(remaining).into(),
@@ -277,7 +275,7 @@ pub(crate) fn row_fields(row: &TimerRow) -> api::Timer {
         last_check_at: row.checked.0,
         pause_until: None,
         ended_at: row.ended.map(|ended| ended.0),
-        completed_by: completed_by.and_then(api::CompletedBy::of),
+        completed_by: row.completed_by,
         seen: row.seen.clone(),
         stop_reason: row.stop_reason.clone(),
         late: row.late.map(Into::into),

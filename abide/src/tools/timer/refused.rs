@@ -28,7 +28,8 @@ impl TimerCall {
             if matches!(self.kind, CallKind::Act) {
                 let sentence = format!(
                     "Timer '{}' is {}: nothing can be done to it any more",
-                    row.id, row.status
+                    row.id,
+                    row.status.as_str()
                 );
                 let output = self
                     .result_fields(handle, row_fields(&row), Some(&row), None)
@@ -71,13 +72,13 @@ impl TimerCall {
 
     /// Result about a timer that has ended, from its row.
     pub(super) async fn ended_result(&self, handle: &Handle, row: &TimerRow) -> ToolResult {
-        let text = match (&self.kind, &row.completed_by) {
+        let text = match (&self.kind, row.completed_by) {
             (CallKind::Done(act), _) => done_before(handle, *act, row, self.channel).await,
             (_, Some(_)) => timer_completion(row),
             (_, None) => format!(
                 "Timer '{}' is {}.{}{}",
                 row.id,
-                row.status,
+                row.status.as_str(),
                 purpose(Some(row)),
                 why_stopped(row)
             ),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use abide_core::held::{Approval, HeldCommand};
 use abide_core::policy::Choice;
+use abide_core::question::Closing;
 use abide_core::session::StartedBy;
 use abide_core::wait::Asking;
 use abide_core::{Agent, Conversation, Key, Millis, QuestionId, SessionId};
@@ -48,8 +49,7 @@ struct CommandRow {
 pub struct CommandAnswer {
     pub session: String,
     pub command: String,
-    /// `yes`, `no`, `refused`, `withdrawn` or `expired`.
-    pub closing: String,
+    pub closing: Closing,
     /// Words of the person, or the reason of the refusal.
     pub because: Option<String>,
     /// Fingerprints of the secrets in the environment of the command.
@@ -142,18 +142,22 @@ pub(super) fn answer(
     let sql = "SELECT session, command, closing, because FROM question \
          WHERE id = ?1 AND closing IS NOT NULL AND command IS NOT NULL";
     let id = question.to_string();
-    db.first(sql, &[id.as_str().into()], |row| {
+    let answer = db.first(sql, &[id.as_str().into()], |row| {
+        let Some(closing) = Closing::of_word(row.str(2)?) else {
+            return Ok(None);
+        };
         let command = serde_json::from_str::<CommandRow>(row.str(1)?).ok();
         let (command, secrets) = command.map_or_else(Default::default, |row| {
             let secrets = BASE64_STANDARD.decode(row.secrets).unwrap_or_default();
             (row.command, SecretFingerprints::from_bytes(&secrets))
         });
-        Ok(CommandAnswer {
+        Ok(Some(CommandAnswer {
             session: row.string(0)?,
             command,
-            closing: row.string(2)?,
+            closing,
             because: row.opt_string(3)?,
             secrets: Arc::new(secrets),
-        })
-    })
+        }))
+    })?;
+    Ok(answer.flatten())
 }

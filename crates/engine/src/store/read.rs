@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use abide_api::{QuestionAbout, TimerStats};
+use abide_api::{CompletedBy, QuestionAbout, TimerStats, TimerStatus};
 use abide_core::id::IdPermutation;
 use abide_core::message::About;
+use abide_core::question::Closing;
 use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::{Create, Kind, Timer};
 use abide_core::{Agent, Conversation, MessageId, QuestionId, SessionId, TimerId};
@@ -35,9 +36,9 @@ pub struct StoreReader {
 /// Question that was closed, as its row has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedQuestion {
+    pub session: String,
     pub about: QuestionAbout,
-    /// `yes`, `no`, `refused`, `withdrawn` or `expired`.
-    pub closing: String,
+    pub closing: Closing,
     /// Idempotency key of the answer.
     pub key: Option<String>,
 }
@@ -69,7 +70,7 @@ pub struct TimerRow {
     /// Standby of the last call.
     pub standby: Option<Millis>,
     /// Status when the row was written.
-    pub status: String,
+    pub status: TimerStatus,
     /// Remaining time when it was paused or ended.
     pub remaining: Option<Millis>,
     /// Time at which it is due, while it runs.
@@ -81,7 +82,7 @@ pub struct TimerRow {
     /// Sessions whose end decided its condition.
     pub ended_sessions: Vec<SessionId>,
     /// Cause of its completion.
-    pub completed_by: Option<String>,
+    pub completed_by: Option<CompletedBy>,
     /// Delay after its due time.
     pub late: Option<Millis>,
     pub ended: Option<Wall>,
@@ -102,7 +103,7 @@ impl TimerRow {
             checked: timer.checked,
             total: timer.total,
             standby: new.standby,
-            status: timer.status.as_str().to_owned(),
+            status: timer.status.into(),
             remaining: None,
             due: None,
             stop_reason: None,
@@ -411,44 +412,33 @@ impl StoreReader {
         self.read(read).await
     }
 
-    /// Session and result of a closed question.
-    pub async fn question_closing(
-        &self,
-        id: QuestionId,
-    ) -> Result<Option<(String, String)>, StoreFault> {
-        let sql = "SELECT session, closing FROM question WHERE id = ?1 AND closing IS NOT NULL";
-        let read = move |db: &dyn Query| {
-            let id = id.to_string();
-            db.first(sql, &[id.as_str().into()], |row| {
-                Ok((row.string(0)?, row.string(1)?))
-            })
-        };
-        self.read(read).await
-    }
-
-    /// Answer that closed a question, or the reason of its closing.
+    /// Question that is closed.
     pub async fn closed_question(
         &self,
         id: QuestionId,
     ) -> Result<Option<ClosedQuestion>, StoreFault> {
-        let sql = "SELECT closing, answer_key, idle_ms, substr(command, 1, 1) FROM question \
+        let sql = "SELECT session, closing, answer_key, idle_ms, substr(command, 1, 1) FROM question \
              WHERE id = ?1 AND closing IS NOT NULL";
         let read = move |db: &dyn Query| {
             let id = id.to_string();
             db.first(sql, &[id.as_str().into()], |row| {
-                let (is_command, idle) = (row.text(3)?.is_some(), row.u64(2)?);
-                Ok(ClosedQuestion {
+                let Some(closing) = Closing::of_word(row.str(1)?) else {
+                    return Ok(None);
+                };
+                let (is_command, idle) = (row.text(4)?.is_some(), row.u64(3)?);
+                Ok(Some(ClosedQuestion {
+                    session: row.string(0)?,
                     about: match is_command {
                         true => QuestionAbout::Command,
                         false if idle == 0 => QuestionAbout::Connection,
                         false => QuestionAbout::Idle,
                     },
-                    closing: row.string(0)?,
-                    key: row.opt_string(1)?,
-                })
+                    closing,
+                    key: row.opt_string(2)?,
+                }))
             })
         };
-        self.read(read).await
+        Ok(self.read(read).await?.flatten())
     }
 
     /// Closing of a question about a command.
@@ -483,14 +473,14 @@ pub(super) fn timer_row(ids: IdPermutation, row: &dyn Columns) -> Result<TimerRo
         checked: Wall(row.u64(6)?),
         total: Millis(row.u64(7)?),
         standby: row.opt_u64(8)?.map(Millis),
-        status: row.string(9)?,
+        status: TimerStatus::of(row.str(9)?).unwrap_or(TimerStatus::Stopped),
         remaining: row.opt_u64(10)?.map(Millis),
         stop_reason: row.opt_string(11)?.as_deref().map(safe_words),
         seen: row.opt_string(12)?.as_deref().map(safe_words),
         ended_sessions: (row.text(18)?.unwrap_or_default().split_whitespace())
             .filter_map(|id| id.parse().ok())
             .collect(),
-        completed_by: row.opt_string(13)?,
+        completed_by: row.text(13)?.and_then(CompletedBy::of),
         late: row.opt_u64(14)?.map(Millis),
         ended: row.opt_u64(15)?.map(Wall),
         acted: row.opt_string(16)?,

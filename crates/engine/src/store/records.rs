@@ -6,8 +6,8 @@ use abide_core::timer::{self, Change, Countdown, Status, WaitMode};
 use abide_core::{QuestionId, Record, SessionId, Wall, held as held_core};
 
 use super::deliveries::{Delivery, WakerRecord};
+use super::held;
 use super::seal::{RowSeal, SealedRow};
-use super::{closing_word, held};
 
 /// Way in which a row is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -172,7 +172,7 @@ pub(super) trait RecordRows {
                 at,
             } => {
                 let id = question.to_string();
-                let word = closing_word(*closing);
+                let word = closing.as_str();
                 self.put(
                     WriteForm::Update("t.closing IS NULL"),
                     "question",
@@ -251,7 +251,7 @@ pub(super) trait RecordRows {
 
     /// Writes that a command is refused although a person has approved it.
     fn refused(&mut self, id: &str, because: &str) {
-        let word = closing_word(Closing::Answered(Answer::Refused));
+        let word = Closing::Answered(Answer::Refused).as_str();
         let columns = [
             ("id", id.into()),
             ("closing", word.into()),

@@ -1,7 +1,6 @@
 //! Writes records to SQLite, and removes old rows from it.
 
 use abide_core::message;
-use abide_core::question::{Answer, Closing};
 use abide_core::timer::{self, Status};
 use abide_core::{Record, Wall, limit};
 use rusqlite::types::ToSqlOutput;
@@ -206,17 +205,6 @@ pub(super) fn prune(db: &mut Connection, before_ms: u64) -> Result<usize, StoreF
     )?;
     round.commit()?;
     Ok(messages + timers + questions)
-}
-
-/// Result of a question, in one word.
-pub fn closing_word(closing: Closing) -> &'static str {
-    match closing {
-        Closing::Answered(Answer::Yes) => "yes",
-        Closing::Answered(Answer::No) => "no",
-        Closing::Answered(Answer::Refused) => "refused",
-        Closing::Withdrawn => "withdrawn",
-        Closing::Expired => "expired",
-    }
 }
 
 #[cfg(test)]

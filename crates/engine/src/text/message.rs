@@ -1,8 +1,9 @@
 //! Messages to agents as text.
 
+use abide_api::CompletedBy;
 use abide_core::message::About;
 use abide_core::timer::Kind;
-use abide_core::{Millis, QuestionId, SessionId, TimerId, shorten};
+use abide_core::{Answer, Closing, Millis, QuestionId, SessionId, TimerId, shorten};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 
@@ -52,11 +53,11 @@ fn held_message(id: QuestionId, answer: Option<&CommandAnswer>) -> String {
     let mask = Mask::of(answer.secrets.clone());
     let command = one_line(&mask.apply(answer.command.clone()));
     let (session, command) = (&answer.session, shorten(&command, COMMAND_CHARS));
-    match answer.closing.as_str() {
-        "yes" => format!(
+    match answer.closing {
+        Closing::Answered(Answer::Yes) => format!(
             "[System] Your held command was allowed and has been started: session '{session}'.\nCommand: {command}"
         ),
-        "no" => {
+        Closing::Answered(Answer::No) => {
             let because = match &answer.because {
                 Some(words) => format!("\nThe person says: {}", one_line(words)),
                 None => String::new(),
@@ -66,16 +67,16 @@ fn held_message(id: QuestionId, answer: Option<&CommandAnswer>) -> String {
                  {command}{because}"
             )
         }
-        "refused" => format!(
+        Closing::Answered(Answer::Refused) => format!(
             "[System] A person allowed your held command (question '{id}'), but it is refused by now: {}. Nothing was \
              run.\nCommand: {command}",
             one_line(answer.because.as_deref().unwrap_or_default())
         ),
-        "expired" => format!(
+        Closing::Expired => format!(
             "[System] Your held command has expired: nobody answered question '{id}' within a day. Nothing was \
              run.\nCommand: {command}"
         ),
-        _ => format!(
+        Closing::Withdrawn => format!(
             "[System] Question '{id}' about your held command was withdrawn. Nothing was run.\nCommand: {command}"
         ),
     }
@@ -104,9 +105,11 @@ pub fn timer_completion(row: &TimerRow) -> String {
         seconds_number(row.total),
         seconds_number(rounded_elapsed(elapsed, row.total))
     );
-    match (row.completed_by.as_deref(), &row.seen) {
-        (Some("condition"), Some(seen)) => text.push_str(&format!("\nCondition: {seen}")),
-        (Some("impossible"), Some(why)) => {
+    match (row.completed_by, &row.seen) {
+        (Some(CompletedBy::Condition), Some(seen)) => {
+            text.push_str(&format!("\nCondition: {seen}"))
+        }
+        (Some(CompletedBy::Impossible), Some(why)) => {
             text.push_str(&format!("\nThe condition can no longer hold: {why}"));
         }
         (_, Some(seen)) if row.condition.is_some() => {
