@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use abide_api::{AnswerOffer, Id, Question, QuestionAbout, QuestionCommand};
+use abide_api::{AnswerOffer, Id, Question, QuestionCommand};
 use abide_core::{HeldCommand, HeldConnection, Millis, Subject, shorten};
 use abide_output::digest::rendered_rows;
 use abide_output::mask::Mask;
@@ -188,11 +188,7 @@ pub fn question_fields(question: &QuestionView) -> Question {
     Question {
         question_id: Id(question.id),
         session_id: Id(question.state.session()),
-        about: match question.state.subject {
-            Subject::Idle { .. } => QuestionAbout::Idle,
-            Subject::Command { .. } => QuestionAbout::Command,
-            Subject::Connection { .. } => QuestionAbout::Connection,
-        },
+        about: (&question.state.subject).into(),
         question: match &question.state.subject {
             Subject::Idle { idle, .. } => {
                 format!("Command has been idle for {idle}. Continue waiting?")

@@ -1,6 +1,6 @@
 //! Questions to people.
 
-use abide_core::{QuestionId, SessionId};
+use abide_core::{QuestionId, SessionId, Subject};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,16 @@ words! {
         Command = "command",
         Connection = "connection",
     };
+}
+
+impl From<&Subject> for QuestionAbout {
+    fn from(subject: &Subject) -> Self {
+        match subject {
+            Subject::Idle { .. } => QuestionAbout::Idle,
+            Subject::Command { .. } => QuestionAbout::Command,
+            Subject::Connection { .. } => QuestionAbout::Connection,
+        }
+    }
 }
 
 /// A decision that only a person can take.

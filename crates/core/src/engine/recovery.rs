@@ -181,9 +181,7 @@ fn still_idle(entry: &SessionState, asked: &Question, step: &Step<'_>) -> bool {
             ending: None,
         } => {
             let is_idle = |idle: Millis| step.now.mono.since(quiet_since) >= idle;
-            // A question about a connection is stored without an idle time, and its gate asks again.
-            let asked = asked.idle().filter(|idle| *idle > Millis(0));
-            entry.question().is_none() && asked.is_some_and(is_idle)
+            entry.question().is_none() && asked.idle().is_some_and(is_idle)
         }
         Phase::Running { .. }
         | Phase::Starting

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use abide_api::QuestionAbout;
 use abide_core::id::{IdPermutation, NUMBER_BITS};
 use abide_core::limit;
 use abide_core::message::{self, About};
@@ -12,7 +13,9 @@ use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::{
     self, Anchor, CompletedBy, Countdown, Kind, State, Status, Timer, Until, WaitMode,
 };
-use abide_core::{Agent, Conversation, Key, Question, QuestionId, SessionId, Subject, TimerId};
+use abide_core::{
+    Agent, Conversation, HeldConnection, Key, Question, QuestionId, SessionId, Subject, TimerId,
+};
 
 use super::query::{Columns, Query};
 use super::records::Value;
@@ -44,19 +47,24 @@ pub(super) fn open_questions(
     seal: &RowSeal,
 ) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
     let sql = format!(
-        "SELECT id, session, idle_ms, asked_ms, command, launch, seal FROM question \
+        "SELECT id, session, idle_ms, asked_ms, command, launch, seal, about FROM question \
          WHERE closing IS NULL{scope}"
     );
     let rows = db.rows(&sql, &[], |row| {
         let (Ok(id), Ok(session)) = (row.str(0)?.parse(), row.str(1)?.parse::<SessionId>()) else {
             return Ok(None);
         };
-        let subject = match row.text(4)? {
-            None => Subject::Idle {
+        let subject = match QuestionAbout::of(row.str(7)?) {
+            Some(QuestionAbout::Idle) => Subject::Idle {
                 session,
                 idle: Millis(row.u64(2)?),
             },
-            Some(text) => {
+            Some(QuestionAbout::Connection) => Subject::Connection {
+                session,
+                connection: Arc::new(forgotten_connection()),
+            },
+            Some(QuestionAbout::Command) => {
+                let text = row.str(4)?;
                 let launch = row.bytes(5)?.unwrap_or_default();
                 let is_ours = seal.is_valid(&SealedRow::Held(id, text, launch), row.bytes(6)?);
                 let command = held::command(text, launch.to_vec()).filter(|_| is_ours);
@@ -68,11 +76,24 @@ pub(super) fn open_questions(
                     held: Arc::new(command),
                 }
             }
+            None => return Ok(None),
         };
         let asked = Wall(row.u64(3)?);
         Ok(Some((id, Question { subject, asked })))
     })?;
     Ok(rows.into_iter().flatten().collect())
+}
+
+/// Connections of a question from before the start, which are not stored: their gate asks again, and the question is
+/// withdrawn.
+fn forgotten_connection() -> HeldConnection {
+    HeldConnection {
+        number: 0,
+        name: "".into(),
+        port: 0,
+        folder: "".into(),
+        offers: Vec::new(),
+    }
 }
 
 /// Ids, clocks and numbers.

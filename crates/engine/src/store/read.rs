@@ -417,22 +417,19 @@ impl StoreReader {
         &self,
         id: QuestionId,
     ) -> Result<Option<ClosedQuestion>, StoreFault> {
-        let sql = "SELECT session, closing, answer_key, idle_ms, substr(command, 1, 1) FROM question \
+        let sql = "SELECT session, closing, answer_key, about FROM question \
              WHERE id = ?1 AND closing IS NOT NULL";
         let read = move |db: &dyn Query| {
             let id = id.to_string();
             db.first(sql, &[id.as_str().into()], |row| {
-                let Some(closing) = Closing::of_word(row.str(1)?) else {
+                let closing = Closing::of_word(row.str(1)?);
+                let about = QuestionAbout::of(row.str(3)?);
+                let (Some(closing), Some(about)) = (closing, about) else {
                     return Ok(None);
                 };
-                let (is_command, idle) = (row.text(4)?.is_some(), row.u64(3)?);
                 Ok(Some(ClosedQuestion {
                     session: row.string(0)?,
-                    about: match is_command {
-                        true => QuestionAbout::Command,
-                        false if idle == 0 => QuestionAbout::Connection,
-                        false => QuestionAbout::Idle,
-                    },
+                    about,
                     closing,
                     key: row.opt_string(2)?,
                 }))

@@ -1,5 +1,6 @@
 //! Records as rows. They are described once; each store says how it writes a row ([`RecordRows`]).
 
+use abide_api::QuestionAbout;
 use abide_core::message::{self, About};
 use abide_core::question::{Answer, Closing, Question};
 use abide_core::timer::{self, Change, Countdown, Status, WaitMode};
@@ -223,6 +224,7 @@ pub(super) trait RecordRows {
             [
                 ("id", id.as_str().into()),
                 ("session", state.session().to_string().into()),
+                ("about", QuestionAbout::from(&state.subject).as_str().into()),
                 ("idle_ms", state.idle().unwrap_or_default().0.into()),
                 ("asked_ms", state.asked.0.into()),
                 ("command", command.as_deref().into()),

@@ -109,6 +109,7 @@ const MIGRATIONS: &[&str] = &[
     ALTER TABLE question ADD COLUMN approval_seal BLOB;
     ALTER TABLE timer ADD COLUMN seal BLOB;
     ALTER TABLE client ADD COLUMN seal BLOB;",
+    "ALTER TABLE question ADD COLUMN about TEXT NOT NULL DEFAULT 'idle';",
 ];
 
 /// Applies the migrations that are missing. Refuses a schema of a later version.

@@ -190,6 +190,7 @@ const MIGRATIONS: &[&str] = &[
     ALTER TABLE timer ADD COLUMN seal BYTEA;
     ALTER TABLE client ADD COLUMN seal BYTEA",
     "ALTER TABLE session ADD COLUMN ending TEXT",
+    "ALTER TABLE question ADD COLUMN about TEXT NOT NULL DEFAULT 'idle'",
 ];
 
 /// Version of the schema that this program writes.
