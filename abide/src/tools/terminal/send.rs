@@ -14,7 +14,7 @@ use crate::keys;
 use abide_engine::SessionView;
 use abide_engine::clock::{SystemClock, pause};
 use abide_engine::screen::Modes;
-use abide_session::folder;
+use abide_session::keeper_record;
 use abide_session::frame::{InputKey, ToKeeper};
 use abide_session::log::Log;
 
@@ -163,7 +163,7 @@ impl ActionRunner {
         mut by_line: bool,
     ) -> Result<(u64, u64), ActionError> {
         let several = by_line && line_before_others(bytes).is_some();
-        let meta = several.then(|| folder::read_meta(&view.folder));
+        let meta = several.then(|| keeper_record::read_meta(&view.folder));
         let meta = meta.and_then(|meta| meta.ok().flatten());
         let standby = self.context.standby_left().unwrap_or(Millis::MAX);
         let until = SystemClock.mono() + BY_LINE.min(Millis(standby.0 / 2));
