@@ -23,7 +23,7 @@ pub(crate) fn of_session(view: &SessionView, mask: &Mask) -> Option<SandboxRefus
         match kind {
             RefusalKind::Planted => planted.push(what),
             RefusalKind::Full | RefusalKind::Limit => {}
-            RefusalKind::Protected => refuse(RefusalKind::Write, what),
+            RefusalKind::Protected | RefusalKind::Remove => refuse(RefusalKind::Write, what),
             RefusalKind::Unreachable => refuse(RefusalKind::Name, what),
             RefusalKind::Write
             | RefusalKind::Make

@@ -30,8 +30,9 @@ pub(super) enum RefusalReader {
 }
 
 /// Kinds of refusals, in the order in which they are listed.
-const REFUSALS: [RefusalKind; 8] = [
+const REFUSALS: [RefusalKind; 9] = [
     RefusalKind::Write,
+    RefusalKind::Remove,
     RefusalKind::Protected,
     RefusalKind::Make,
     RefusalKind::Name,
@@ -43,9 +44,10 @@ const REFUSALS: [RefusalKind; 8] = [
 
 /// Line of a refusal. `is_off`: the sandbox has no network.
 fn refused_line(entry: &RefusalEntry, is_off: bool) -> String {
-    let text = one_line(entry.text.trim());
+    let text = one_line(&entry.text);
     let said = match entry.kind {
         RefusalKind::Write => format!("  write  {text}"),
+        RefusalKind::Remove => format!("  remove {text}"),
         RefusalKind::Protected => format!("  write  {text}  it is protected"),
         RefusalKind::Make => {
             format!("  make   {text}  other programs run or obey what has this name")
@@ -70,10 +72,16 @@ fn refused_line(entry: &RefusalEntry, is_off: bool) -> String {
     }
 }
 
-/// Texts of the entries of a kind.
+/// Texts of the entries of a kind, as they are.
 fn texts(record: &RefusalRecord, kind: RefusalKind) -> Vec<String> {
     let entries = record.of_kind(kind);
-    entries.map(|entry| one_line(entry.text.trim())).collect()
+    entries.map(|entry| entry.text.clone()).collect()
+}
+
+/// Texts of the entries of a kind, each in one line.
+fn lines(record: &RefusalRecord, kind: RefusalKind) -> Vec<String> {
+    let entries = record.of_kind(kind);
+    entries.map(|entry| one_line(&entry.text)).collect()
 }
 
 /// List of what the sandbox has refused, and how to get more. Empty: it has refused nothing that is listed.
@@ -82,7 +90,7 @@ fn refusal_list(record: &RefusalRecord, reader: RefusalReader) -> Vec<String> {
         .iter()
         .flat_map(|kind| record.of_kind(*kind))
         .collect();
-    if listed.is_empty() {
+    if listed.is_empty() && record.count == 0 {
         return Vec::new();
     }
     let RefusalRecord { mode, network, .. } = record;
@@ -103,7 +111,10 @@ fn refusal_list(record: &RefusalRecord, reader: RefusalReader) -> Vec<String> {
     let has_address = record.of_kind(RefusalKind::Address).next().is_some();
     let mut names = texts(record, RefusalKind::Name);
     names.extend((is_off && has_address).then(|| "HOST".to_owned()));
-    let writes = texts(record, RefusalKind::Write);
+    let mut writes = texts(record, RefusalKind::Write);
+    let removed = texts(record, RefusalKind::Remove);
+    let folder = |path: &String| Some(Path::new(path).parent()?.to_str()?.to_owned());
+    writes.extend(removed.iter().filter_map(folder));
     let needs = Needs::of(&writes, &protected, &makes, names.iter());
     match reader {
         RefusalReader::Model => said.extend(needs.as_json().map(|needs| {
@@ -118,6 +129,10 @@ fn refusal_list(record: &RefusalRecord, reader: RefusalReader) -> Vec<String> {
             }
         }
     }
+    said.extend((needs.left_out > 0).then(|| {
+        let left_out = needs.left_out;
+        format!("That leaves out {left_out} of the paths; ask for them afterwards.")
+    }));
     let has = |kind| record.of_kind(kind).next().is_some();
     let (has_udp, has_call) = (has(RefusalKind::Udp), has(RefusalKind::Call));
     match reader {
@@ -137,7 +152,7 @@ fn refusal_list(record: &RefusalRecord, reader: RefusalReader) -> Vec<String> {
 
 /// Refusals in a record, and names that the command has made and other programs obey.
 pub(super) fn refused_text(record: &RefusalRecord, reader: RefusalReader) -> Option<String> {
-    let of_kind = |kind| texts(record, kind);
+    let of_kind = |kind| lines(record, kind);
     let mut said = refusal_list(record, reader);
     said.extend(
         of_kind(RefusalKind::Failed)
@@ -188,8 +203,14 @@ fn existing(refused: &[String]) -> Vec<&str> {
         let there = there.and_then(Path::to_str).filter(|path| *path != "/");
         found.extend(there.filter(|path| !found.contains(path)));
     }
-    found.truncate(FOLDER_LIMIT);
     found
+}
+
+/// Cuts a list of paths. Returns how many were left out.
+fn cut(paths: &mut Vec<&str>) -> usize {
+    let left_out = paths.len().saturating_sub(FOLDER_LIMIT);
+    paths.truncate(FOLDER_LIMIT);
+    left_out
 }
 
 /// Permissions that would have helped.
@@ -197,6 +218,8 @@ struct Needs<'a> {
     write: Vec<&'a str>,
     protected: Vec<&'a str>,
     network: Vec<&'a str>,
+    /// Number of paths that are not named.
+    left_out: usize,
 }
 
 impl<'a> Needs<'a> {
@@ -214,9 +237,10 @@ impl<'a> Needs<'a> {
         network.dedup();
         let mut protected = existing(protected);
         protected.extend(makes.iter().map(String::as_str));
-        protected.truncate(FOLDER_LIMIT);
+        let mut write = existing(writes);
         Needs {
-            write: existing(writes),
+            left_out: cut(&mut write) + cut(&mut protected),
+            write,
             protected,
             network,
         }
@@ -352,6 +376,25 @@ mod tests {
             said.ends_with("config.toml: network = \"allowlist\""),
             "{said}"
         );
+    }
+
+    #[test]
+    fn removals_advise_the_folder_and_paths_that_are_left_out_are_counted() {
+        let said = text_of("workspace-write off 1\nremove 1 /etc/hostname\n", Model).unwrap();
+        let expected = "  remove /etc/hostname\nTo ask for more, call again with needs={\"write\":[\"/etc\"]} and";
+        assert!(said.contains(expected), "{said}");
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = "workspace-write off 7\n".to_owned();
+        for number in 0..7 {
+            let path = folder.path().join(format!("{number}\n"));
+            std::fs::write(&path, "").unwrap();
+            let text = format!("{}/{number}\\n", folder.path().display());
+            record.push_str(&format!("write 1 {text}\n"));
+        }
+        let said = text_of(&record, Model).unwrap();
+        let named = format!("{}/4\\n\"]}}", folder.path().display());
+        assert!(said.contains(&named), "{said}");
+        assert!(said.contains("That leaves out 2 of the paths"), "{said}");
     }
 
     #[test]

@@ -162,7 +162,7 @@ pub(super) fn summary_with(
             .flat_map(|sandboxed| &sandboxed.gaps)
             .map(|gap| gap.as_str().to_owned())
             .collect(),
-        ports: (view.ports.iter())
+        ports: (told_ports(view))
             .filter(|(_, state)| **state == PortState::Published)
             .map(|(port, _)| *port)
             .collect(),
@@ -287,9 +287,15 @@ pub(crate) fn refused_to_person(view: &SessionView) -> Option<String> {
     refused_text(&super::refusals::record(view)?, RefusalReader::Person)
 }
 
+/// Ports of a session that has not ended. Its gate notices the end a moment later.
+fn told_ports(view: &SessionView) -> impl Iterator<Item = (&u16, &PortState)> {
+    let lives = view.is_running() || matches!(view.state.phase, Phase::Leftover { .. });
+    view.ports.iter().filter(move |_| lives)
+}
+
 /// Sentences about the ports on which a sandboxed command listens.
 pub(super) fn ports(view: &SessionView) -> Vec<String> {
-    let ports = view.ports.iter().map(|(port, state)| match state {
+    let ports = told_ports(view).map(|(port, state)| match state {
         PortState::Published => {
             format!("port {port} of the command is reachable at 127.0.0.1:{port}")
         }

@@ -23,4 +23,5 @@ mod real_work;
 mod secrets;
 mod sockets;
 mod terminal;
+mod told;
 mod writing;

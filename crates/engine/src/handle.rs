@@ -4,7 +4,6 @@
 mod launch_options;
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -106,7 +105,7 @@ struct Shared {
     secrets: Mutex<HashMap<SessionId, Arc<SecretFingerprints>>>,
     cpu_samples: Mutex<HashMap<SessionId, CpuSamples>>,
     attached: Mutex<HashMap<SessionId, u32>>,
-    told_refusals: Mutex<HashMap<SessionId, u64>>,
+    told_refusals: Mutex<HashMap<SessionId, RefusalRecord>>,
 }
 
 /// Components that a handle gives access to.
@@ -224,13 +223,13 @@ impl Handle {
         &self.shared.parts.audit
     }
 
-    /// True if the record of a session's refusals has not been told yet in this form; it counts as told from now on.
-    pub fn tell_refusals(&self, id: SessionId, record: &RefusalRecord) -> bool {
-        let mut hasher = std::hash::DefaultHasher::new();
-        record.hash(&mut hasher);
-        let hash = hasher.finish();
+    /// Part of the record of a session that its agent was not told yet, and that counts as told now.
+    pub fn take_untold_refusals(&self, id: SessionId, record: RefusalRecord) -> RefusalRecord {
         let mut told = lock(&self.shared.told_refusals);
-        told.insert(id, hash) != Some(hash)
+        match told.insert(id, record.clone()) {
+            Some(earlier) => record.since(&earlier),
+            None => record,
+        }
     }
 
     pub fn paths(&self) -> &Paths {

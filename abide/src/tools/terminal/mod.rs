@@ -305,12 +305,12 @@ impl ActionRunner {
     /// Refusals of the sandbox that the agent has not been told yet. A person does not take them from the agent.
     fn refused(&self, view: &SessionView) -> Option<String> {
         let record = refusals::record(view)?;
-        if !self.context.is_person && !self.handle.tell_refusals(view.id, &record) {
-            return None;
-        }
-        let reader = match self.context.is_person {
-            true => RefusalReader::Person,
-            false => RefusalReader::Model,
+        let (record, reader) = match self.context.is_person {
+            true => (record, RefusalReader::Person),
+            false => {
+                let untold = self.handle.take_untold_refusals(view.id, record);
+                (untold, RefusalReader::Model)
+            }
         };
         let text = refused_text(&record, reader)?;
         Some(self.mask(view, text))

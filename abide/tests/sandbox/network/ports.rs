@@ -48,7 +48,8 @@ fn server_in_the_sandbox_is_reachable_on_loopback_only_and_told() {
             "{result}"
         );
         let kill = json!({"action": "kill", "session_id": id});
-        call(user, "terminal_session", &kill);
+        let killed = call(user, "terminal_session", &kill);
+        assert!(!text(&killed).contains("3000"), "121: {killed}");
         let gone = user.outside(
             "for i in $(seq 100); do curl -so /dev/null http://127.0.0.1:3000/ || { echo gone; break; }; sleep 0.1; done",
         );
@@ -162,5 +163,9 @@ say(attempt(lambda: socket.socket().bind(("0.0.0.0", 8080))))
             "None",
         ];
         assert_eq!(lines, expected, "122");
+        let bind = "/usr/bin/python3 -c 'import socket; socket.socket().bind((\"\", 8443))'";
+        let said = call(user, "shell", &json!({"command": bind}));
+        let told = "call   bind 0.0.0.0:8443  `allow` or `host_ports` leads outside at this port";
+        assert!(text(&said).contains(told), "122: {said}");
     });
 }

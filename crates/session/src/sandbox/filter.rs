@@ -180,6 +180,7 @@ impl Filter {
             };
             add(&mut reporting, *call, tests, REPORT);
         }
+        add(&mut reporting, libc::SYS_fchown, vec![], REPORT);
         if reports_connections {
             add(&mut reporting, libc::SYS_connect, vec![], REPORT);
             add(&mut reporting, libc::SYS_bind, vec![], REPORT);

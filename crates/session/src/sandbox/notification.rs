@@ -91,11 +91,37 @@ impl Notification {
     pub fn new_owner(&self) -> Option<(u32, u32)> {
         let first = match i64::from(self.number) {
             libc::SYS_fchownat => 2,
+            libc::SYS_fchown => 1,
             #[cfg(target_arch = "x86_64")]
             libc::SYS_chown | libc::SYS_lchown => 1,
             _ => return None,
         };
         Some((self.args[first] as u32, self.args[first + 1] as u32))
+    }
+
+    /// Mode and device of the file that a call makes.
+    pub fn new_node(&self) -> Option<(u32, u64)> {
+        let first = match i64::from(self.number) {
+            libc::SYS_mknodat => 2,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_mknod => 1,
+            _ => return None,
+        };
+        Some((self.args[first] as u32, self.args[first + 1]))
+    }
+
+    /// True for a call that changes the file to which links at the end of its path lead.
+    pub fn follows_links(&self) -> bool {
+        if let Some(change) = self.change() {
+            return change == Change::Write;
+        }
+        match i64::from(self.number) {
+            libc::SYS_lsetxattr => false,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_lchown => false,
+            libc::SYS_fchownat => self.args[4] & libc::AT_SYMLINK_NOFOLLOW as u64 == 0,
+            _ => true,
+        }
     }
 
     /// Kind of a call that changes a path.
@@ -169,8 +195,11 @@ impl Notification {
         i64::from(self.number) == libc::SYS_mkdirat
     }
 
-    /// Absolute path that a system call names.
+    /// Absolute path that a system call names, or of the open file that it changes.
     pub fn path(&self) -> Option<PathBuf> {
+        if i64::from(self.number) == libc::SYS_fchown {
+            return self.open_path(0);
+        }
         let (folder, at) = path_arguments(self.number.into())?;
         self.path_at(folder, at)
     }

@@ -123,19 +123,36 @@ impl ProtectedNames {
         }
     }
 
+    /// No names, in a sandbox whose processes see the paths of this one.
+    pub fn none() -> Self {
+        ProtectedNames {
+            inside: Inside::of(std::process::id() as i32),
+            ..ProtectedNames::default()
+        }
+    }
+
+    /// File that a call of the thread `tid` is about, whether protected or not.
+    pub fn file(&self, path: &Path, tid: u32, follows: bool) -> Option<NamedFile> {
+        self.inside.as_ref()?.find(path, tid, follows)
+    }
+
     /// Protected name that a call of the thread `tid`, which renames nothing, would change at a path.
     pub fn changed(&self, change: Change, path: &Path, tid: u32) -> Option<RefusedChange> {
-        let file = self.find(path, tid, change == Change::Write)?;
+        self.changed_file(change, &self.find(path, tid, change == Change::Write)?)
+    }
+
+    /// The same at a file that was found already.
+    pub fn changed_file(&self, change: Change, file: &NamedFile) -> Option<RefusedChange> {
         let is_there = file.kind.is_some();
         match change {
             // `mkdir -p` attempts every folder of a path.
             Change::Make | Change::Link if is_there => None,
             Change::Link => {
                 let below = || self.below(&file.path).next();
-                self.refused(&file)
+                self.refused(file)
                     .or_else(|| below().map(|(name, _)| RefusedChange::Made(name.to_owned())))
             }
-            _ => self.refused(&file),
+            _ => self.refused(file),
         }
     }
 

@@ -6,10 +6,12 @@
 pub const FILE: &str = "refused";
 
 /// Kind of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
     /// A path that could not be written.
     Write,
+    /// A path that could not be removed.
+    Remove,
     /// A protected path that could not be written.
     Protected,
     /// A protected name that could not be made.
@@ -37,8 +39,9 @@ pub enum RefusalKind {
 }
 
 impl RefusalKind {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         RefusalKind::Write,
+        RefusalKind::Remove,
         RefusalKind::Protected,
         RefusalKind::Make,
         RefusalKind::Name,
@@ -57,6 +60,7 @@ impl RefusalKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             RefusalKind::Write => "write",
+            RefusalKind::Remove => "remove",
             RefusalKind::Protected => "protected",
             RefusalKind::Make => "make",
             RefusalKind::Name => "name",
@@ -72,19 +76,22 @@ impl RefusalKind {
         }
     }
 
-    /// Appends the line of an entry to a record or a part of one. A text that has several lines becomes one.
+    /// Appends the line of an entry to a record or a part of one.
     pub fn append(self, times: u64, text: &[u8], record: &mut Vec<u8>) {
         record.extend_from_slice(format!("{} {times} ", self.as_str()).as_bytes());
-        record.extend(text.iter().map(|byte| match byte {
-            b'\n' => b'?',
-            byte => *byte,
-        }));
+        for byte in text {
+            match byte {
+                b'\n' => record.extend_from_slice(br"\n"),
+                b'\\' => record.extend_from_slice(br"\\"),
+                byte => record.push(*byte),
+            }
+        }
         record.push(b'\n');
     }
 }
 
 /// Record of a session, as it is read.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalRecord {
     /// Mode of the sandbox, such as `workspace-write`.
     pub mode: String,
@@ -97,7 +104,7 @@ pub struct RefusalRecord {
 }
 
 /// Entry of a record.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalEntry {
     /// Kind of what was refused, or is told besides.
     pub kind: RefusalKind,
@@ -123,7 +130,7 @@ impl RefusalRecord {
             Some(RefusalEntry {
                 kind,
                 times: times.parse().ok()?,
-                text: text.to_owned(),
+                text: unescaped(text),
             })
         };
         Some(RefusalRecord {
@@ -134,10 +141,43 @@ impl RefusalRecord {
         })
     }
 
+    /// Part of the record that is newer than an earlier state of it.
+    pub fn since(&self, earlier: &RefusalRecord) -> RefusalRecord {
+        let new = |entry: &RefusalEntry| {
+            let mut known = earlier.entries.iter();
+            let is_same =
+                |known: &&RefusalEntry| known.kind == entry.kind && known.text == entry.text;
+            let before = known.find(is_same).map_or(0, |known| known.times);
+            let times = entry.times.saturating_sub(before);
+            (times > 0).then(|| RefusalEntry {
+                times,
+                ..entry.clone()
+            })
+        };
+        RefusalRecord {
+            count: self.count.saturating_sub(earlier.count),
+            entries: self.entries.iter().filter_map(new).collect(),
+            ..self.clone()
+        }
+    }
+
     /// All entries of a kind.
     pub fn of_kind(&self, kind: RefusalKind) -> impl Iterator<Item = &RefusalEntry> {
         self.entries.iter().filter(move |entry| entry.kind == kind)
     }
+}
+
+/// Text of an entry, whose lines and backslashes are escaped in the record.
+fn unescaped(text: &str) -> String {
+    let mut all = String::with_capacity(text.len());
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        all.push(match letter {
+            '\\' if letters.next() == Some('n') => '\n',
+            letter => letter,
+        });
+    }
+    all
 }
 
 #[cfg(test)]
@@ -148,7 +188,7 @@ mod tests {
     fn entries_of_every_kind_are_read_as_they_were_written() {
         let mut bytes = b"read-only allowlist 12\n".to_vec();
         for kind in RefusalKind::ALL {
-            kind.append(2, b"/a b\nc", &mut bytes);
+            kind.append(2, b"/a b\nc\\n", &mut bytes);
         }
         let record = RefusalRecord::parse(str::from_utf8(&bytes).unwrap()).unwrap();
         assert_eq!(
@@ -159,11 +199,21 @@ mod tests {
         let expected = RefusalKind::ALL.map(|kind| RefusalEntry {
             kind,
             times: 2,
-            text: "/a b?c".to_owned(),
+            text: "/a b\nc\\n".to_owned(),
         });
         assert_eq!(record.entries, expected);
         let made = record.of_kind(RefusalKind::Make);
-        assert!(made.map(|entry| &*entry.text).eq(["/a b?c"]));
+        assert!(made.map(|entry| &*entry.text).eq(["/a b\nc\\n"]));
+    }
+
+    #[test]
+    fn part_since_an_earlier_record_has_only_what_is_new() {
+        let read = |text| RefusalRecord::parse(text).unwrap();
+        let earlier = read("read-only off 3\nwrite 2 /x\nmake 1 /y\n");
+        let now = read("read-only off 7\nwrite 3 /x\nmake 1 /y\nwrite 2 /y\n");
+        let expected = read("read-only off 4\nwrite 1 /x\nwrite 2 /y\n");
+        assert_eq!(now.since(&earlier), expected);
+        assert_eq!(now.since(&now), read("read-only off 0\n"));
     }
 
     #[test]

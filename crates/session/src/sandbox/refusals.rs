@@ -16,6 +16,7 @@ use rustix::fs::{Access, Mode as Permissions, OFlags};
 use super::filter::Filter;
 use super::gate::{Gate, Listed};
 use super::git::{OutsideGit, Protected, Worktree};
+use super::inside::NamedFile;
 use super::notification::{self, Notification, Verdict};
 use super::paths::without_dots;
 use super::plan::{GatePlan, Mode, Network, Plan};
@@ -31,6 +32,10 @@ const NEW_FILE: &str = "refused.new";
 
 /// Different refusals that are kept; all are counted.
 const MOST_KEPT: usize = 20;
+/// End of the path of an open file that was removed.
+const GONE: &[u8] = b" (deleted)";
+/// First port that needs no privileges.
+const FIRST_FREE_PORT: u16 = 1_024;
 /// Free bytes below which the disk of the layers counts as full.
 const FULL: u64 = 1 << 20;
 /// Names in the workspace that are protected, and paths that can be written.
@@ -96,7 +101,7 @@ impl Watched {
                 writable: only_landlock::writable(plan),
                 read_only: Vec::new(),
                 worktree: None,
-                names: ProtectedNames::default(),
+                names: ProtectedNames::none(),
             };
         };
         let names = ProtectedNames::of(plan, &protected, init);
@@ -166,8 +171,53 @@ impl Watched {
             || there.is_some_and(|path| rustix::fs::access(path, Access::WRITE_OK).is_ok())
     }
 
+    /// Refusal to change the file to which a path really leads. `None`: the plan permits it.
+    fn refused_file(
+        &self,
+        path: PathBuf,
+        file: Option<&NamedFile>,
+    ) -> Option<(RefusalKind, PathBuf)> {
+        // An open file may have no path.
+        let known = file.filter(|file| {
+            let is_path =
+                file.path.is_absolute() && !file.path.as_os_str().as_bytes().ends_with(GONE);
+            is_path && (!self.has_protection || file.is_read_only())
+        });
+        let real = match (file, known) {
+            (_, Some(known)) => known.path.clone(),
+            // The kernel writes it.
+            (Some(_), None) if self.has_protection => return None,
+            _ => path,
+        };
+        Some((self.refusal(&real)?, real))
+    }
+
+    /// Text about a TCP port that cannot be bound.
+    fn refused_bind(&self, address: &SocketAddr) -> Option<String> {
+        let (ip, port) = (address.ip(), address.port());
+        let is_root = rustix::process::getuid().is_root();
+        if port < FIRST_FREE_PORT {
+            return (is_root && self.has_protection).then(|| {
+                format!("bind {address}  a port below {FIRST_FREE_PORT} cannot be listened at; use another one")
+            });
+        }
+        let gate = self.plan.network.gate()?;
+        let is_v4 = ip.is_ipv4() || ip.is_unspecified();
+        let is_loopback = ip.is_loopback() || ip.is_unspecified();
+        let is_taken = gate.ports.contains(&port) && is_v4
+            || gate.host_ports.contains(&port) && is_v4 && is_loopback;
+        is_taken.then(|| {
+            format!("bind {address}  `allow` or `host_ports` leads outside at this port; use another one")
+        })
+    }
+
     /// Refusal of a call that would make or change a protected name.
-    fn refused_change(&self, seen: &Notification, path: &Path) -> Option<RefusedChange> {
+    fn refused_change(
+        &self,
+        seen: &Notification,
+        path: &Path,
+        file: Option<&NamedFile>,
+    ) -> Option<RefusedChange> {
         let (names, tid) = (&self.names, seen.pid);
         match seen.change()? {
             Change::Rename => {
@@ -184,9 +234,9 @@ impl Watched {
                     };
                     names.changed(change, &from, tid)
                 });
-                source.or_else(|| names.changed(Change::Link, path, tid))
+                source.or_else(|| names.changed_file(Change::Link, file?))
             }
-            change => names.changed(change, path, tid),
+            change => names.changed_file(change, file?),
         }
     }
 
@@ -251,15 +301,20 @@ impl Refusals {
             if let Some(gate) = gate {
                 gate.release(address.port());
             }
-            seen.answer(listener, Verdict::Continue);
-            return false;
+            let is_valid = seen.answer(listener, Verdict::Continue);
+            let text = self.watched.refused_bind(&address);
+            return is_valid && text.is_some_and(|text| self.keep_call(text));
         }
         let path = seen.path();
-        let given = (path.as_ref()).and_then(|path| refused_calls::gives_away(&seen, path));
+        let of_root = (path.as_ref()).and_then(|path| refused_calls::of_root(&seen, path));
+        let follows = seen.follows_links();
+        let file =
+            (path.as_ref()).and_then(|path| self.watched.names.file(path, seen.pid, follows));
         let is_rename = seen.change() == Some(Change::Rename);
         let from = is_rename.then(|| seen.old_path()).flatten();
         let address = seen.address();
-        let refused = (path.as_ref()).and_then(|path| self.watched.refused_change(&seen, path));
+        let refused = (path.as_ref())
+            .and_then(|path| self.watched.refused_change(&seen, path, file.as_ref()));
         let verdict = match refused {
             Some(_) => Verdict::Fail(libc::EROFS),
             None => Verdict::Continue,
@@ -276,7 +331,8 @@ impl Refusals {
                 RefusedChange::Changed(path) => self.keep(RefusalKind::Protected, path),
             };
         }
-        let written = path.and_then(|path| self.refused_path(&seen, without_dots(&path)));
+        let written =
+            path.and_then(|path| self.refused_path(&seen, without_dots(&path), file.as_ref()));
         let moved = || {
             let from = without_dots(&from?);
             let is_pinned = self.watched.is_pinned(&from);
@@ -286,20 +342,32 @@ impl Refusals {
             self.count += 1;
             return self.keep(kind, path);
         }
-        if let Some(text) = given {
+        if let Some(text) = of_root {
             return self.keep_call(text);
         }
         address.is_some_and(|address| self.keep_address(address, seen.sends()))
     }
 
     /// Path that the command attempted to write, if the plan refuses it.
-    fn refused_path(&self, seen: &Notification, path: PathBuf) -> Option<(RefusalKind, PathBuf)> {
+    fn refused_path(
+        &self,
+        seen: &Notification,
+        path: PathBuf,
+        file: Option<&NamedFile>,
+    ) -> Option<(RefusalKind, PathBuf)> {
+        let (kind, path) = self.watched.refused_file(path, file)?;
         // `mkdir -p` attempts every folder of a path; one that exists is not refused.
         let is_there = seen.makes_folder() && path.is_dir();
-        if is_there || !self.watched.could_write(&path) {
-            return None;
-        }
-        Some((self.watched.refusal(&path)?, path))
+        let kind = match (kind, seen.change()) {
+            (RefusalKind::Write, Some(Change::Remove)) => RefusalKind::Remove,
+            _ => kind,
+        };
+        let changed = match kind {
+            RefusalKind::Remove if std::fs::symlink_metadata(&path).is_err() => return None,
+            RefusalKind::Remove => path.parent().unwrap_or(&path),
+            _ => &path,
+        };
+        (!is_there && self.watched.could_write(changed)).then_some((kind, path))
     }
 
     /// Keeps an address that the command attempted to connect to, or sends UDP to, if the plan refuses it. `true`: it is

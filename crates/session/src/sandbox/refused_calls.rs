@@ -123,12 +123,28 @@ fn socket(seen: &Notification) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Text about a call that would give a file to another user or group, which root could do outside.
-pub(super) fn gives_away(seen: &Notification, path: &Path) -> Option<String> {
-    let (user, group) = seen.new_owner()?;
+/// Text about a call that only root could make outside: the plan permits the path.
+pub(super) fn of_root(seen: &Notification, path: &Path) -> Option<String> {
     if !rustix::process::getuid().is_root() {
         return None;
     }
+    gives_away(seen, path).or_else(|| makes_device(seen, path))
+}
+
+/// Text about a call that would make a device.
+fn makes_device(seen: &Notification, path: &Path) -> Option<String> {
+    let (mode, device) = seen.new_node()?;
+    let is_device = matches!(mode & libc::S_IFMT, libc::S_IFCHR | libc::S_IFBLK);
+    // The device 0 marks a removed file in an overlay, and can be made.
+    (is_device && device != 0).then(|| {
+        let path = path.display();
+        format!("mknod {path}  a device cannot be made; use those of /dev")
+    })
+}
+
+/// Text about a call that would give a file to another user or group.
+fn gives_away(seen: &Notification, path: &Path) -> Option<String> {
+    let (user, group) = seen.new_owner()?;
     let inside = path.strip_prefix("/").ok()?;
     let found = fs::symlink_metadata(Path::new(&format!("/proc/{}/root", seen.pid)).join(inside));
     let found = found.ok()?;
