@@ -71,7 +71,7 @@ fn has_allowlist(context: &Context, config: &Config) -> bool {
     let settings = sandbox
         .is_used()
         .then(|| sandbox.of(&context.agent.0, &context.root, &home));
-    settings.is_some_and(|settings| settings.network == NetworkMode::Allowlist)
+    settings.is_some_and(|settings| settings.network() == NetworkMode::Allowlist)
 }
 
 /// Reads the arguments that both tools have.

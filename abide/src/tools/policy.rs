@@ -122,7 +122,7 @@ impl CommandCaller<'_> {
     pub fn settings(&self, handle: &Handle) -> (SandboxMode, NetworkMode) {
         let (config, home) = (handle.config(), config::home());
         let settings = config.sandbox.of(&self.agent.0, self.workspace, &home);
-        (settings.mode, settings.network)
+        (settings.mode(), settings.network())
     }
 
     pub fn judge(&self, handle: &Handle, command: &str, launch: &LaunchOptions) -> StartDecision {

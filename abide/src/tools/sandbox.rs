@@ -142,7 +142,7 @@ pub(super) async fn probe_before(
     let config = handle.config();
     let home = abide_engine::config::home();
     let settings = config.sandbox.of(&context.agent.0, &context.root, &home);
-    if settings.mode != SandboxMode::Off || arguments.contains_key("sandbox") {
+    if settings.mode() != SandboxMode::Off || arguments.contains_key("sandbox") {
         let conversation = context.conversation.as_ref();
         let at_least = settings.at_least.into();
         let policy = handle.policy();

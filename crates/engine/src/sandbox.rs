@@ -83,12 +83,12 @@ impl SandboxSubject<'_> {
         let settings = self.config.sandbox.of(&self.agent.0, self.root, &home);
         let (mode, network) = match of {
             WishOf::Agent => (
-                less(settings.mode, wish.mode)?,
-                less_network(settings.network, wish.network, settings.mode)?,
+                less(settings.mode(), wish.mode)?,
+                less_network(settings.network(), wish.network, settings.mode())?,
             ),
             WishOf::Person => (
                 wish.mode.unwrap_or(SandboxMode::Off),
-                wish.network.unwrap_or(settings.network),
+                wish.network.unwrap_or(settings.network()),
             ),
         };
         let mode = match mode {

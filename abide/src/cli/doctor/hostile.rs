@@ -203,12 +203,12 @@ pub fn hostile(paths: &Paths, json: bool) -> Result<u8, CliError> {
     let settings = config
         .sandbox
         .of(AGENT, &stage.folder.join("work"), &home());
-    let (mode, is_configured) = match settings.mode {
+    let (mode, is_configured) = match settings.mode() {
         SandboxMode::Off => (SandboxMode::WorkspaceWrite, false),
         mode => (mode, true),
     };
-    let ran = run(&stage, mode, settings.network)?;
-    let report = report(&stage, mode, settings.network, ran)?;
+    let ran = run(&stage, mode, settings.network())?;
+    let report = report(&stage, mode, settings.network(), ran)?;
     drop(stage);
     match json {
         true => show::json(&report),

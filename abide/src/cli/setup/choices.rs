@@ -57,7 +57,7 @@ impl Choices {
 
 /// Returns `true` if commands of this agent in this folder run without a sandbox.
 pub fn is_sandbox_off(config: &Config, agent: &str, folder: &Path) -> bool {
-    config.sandbox.of(agent, folder, &home()).mode == SandboxMode::Off
+    config.sandbox.of(agent, folder, &home()).mode() == SandboxMode::Off
 }
 
 /// Asks a question at the terminal.

@@ -15,9 +15,9 @@ use super::InvalidSetting;
 #[serde(deny_unknown_fields, default)]
 pub struct SandboxConfig {
     /// Permission to write. Default: `off`.
-    pub mode: SandboxMode,
+    pub mode: Option<SandboxMode>,
     /// Permission to connect. Default: `off`.
-    pub network: NetworkMode,
+    pub network: Option<NetworkMode>,
     /// Names and ports of the allowlist.
     pub allow: Vec<String>,
     /// Names of the allowlist that may have private addresses.
@@ -91,19 +91,27 @@ impl From<AtLeast> for SandboxedBy {
 }
 
 impl SandboxConfig {
+    /// Permission to write.
+    pub fn mode(&self) -> SandboxMode {
+        self.mode.unwrap_or_default()
+    }
+
+    /// Permission to connect.
+    pub fn network(&self) -> NetworkMode {
+        self.network.unwrap_or_default()
+    }
+
     /// True if some agent has a sandbox.
     pub fn is_used(&self) -> bool {
         let modes = self.r#for.iter().filter_map(|part| part.mode);
-        modes
-            .chain([self.mode])
-            .any(|mode| mode != SandboxMode::Off)
+        modes.chain(self.mode).any(|mode| mode != SandboxMode::Off)
     }
 
     /// True if some agent has an allowlist for its network.
     pub fn uses_allowlist(&self) -> bool {
         let networks = self.r#for.iter().filter_map(|part| part.network);
         networks
-            .chain([self.network])
+            .chain(self.network)
             .any(|network| network == NetworkMode::Allowlist)
     }
 
@@ -124,8 +132,8 @@ impl SandboxConfig {
             .iter()
             .filter(|part| part.fits(agent, workspace, home))
         {
-            all.mode = part.mode.unwrap_or(all.mode);
-            all.network = part.network.unwrap_or(all.network);
+            all.mode = part.mode.or(all.mode);
+            all.network = part.network.or(all.network);
             all.at_least = part.at_least.unwrap_or(all.at_least);
             all.layer_bytes = part.layer_bytes.or(all.layer_bytes);
             all.allow.extend_from_slice(&part.allow);
@@ -141,6 +149,15 @@ impl SandboxConfig {
     }
 
     pub(super) fn check(&self) -> Result<(), InvalidSetting> {
+        let has_mode = self.mode.is_some() || self.r#for.iter().any(|part| part.mode.is_some());
+        let mut parts = self.r#for.iter();
+        let has_network = self.network.is_some() || parts.any(|part| part.network.is_some());
+        if has_network && !has_mode {
+            // Such a file would leave commands without the limits that it seems to set.
+            return Err("`network` in `[sandbox]` limits no command of an agent without `mode`, which is \"off\" by default: \
+                        add `mode = \"workspace-write\"`, or `mode = \"off\"` if it is meant for `abide run --sandbox` only"
+                .into());
+        }
         let parts = self.r#for.iter();
         let lists = [(&self.write, &self.hide)];
         for (write, hide) in lists
@@ -245,13 +262,13 @@ mod tests {
         let home = Path::new("/home/u");
         let plain = config.of("codex", Path::new("/work"), home);
         assert_eq!(
-            (plain.mode, plain.network),
+            (plain.mode(), plain.network()),
             (SandboxMode::WorkspaceWrite, NetworkMode::On)
         );
         assert_eq!(plain.write, [PathBuf::from("/home/u/cache")]);
         let both = config.of("reviewer", Path::new("/home/u/src/a"), home);
         assert_eq!(
-            (both.mode, both.network),
+            (both.mode(), both.network()),
             (SandboxMode::ReadOnly, NetworkMode::Off)
         );
         assert_eq!(both.hide, [PathBuf::from("/secret")]);
@@ -270,10 +287,21 @@ mod tests {
             ("allow = [\"*\"]", "`sandbox.allow`: allow entry \"*\""),
             ("allow = [\"https://a.org\"]", "without a scheme"),
             ("host_ports = [53]", "cannot have the port 53"),
+            (
+                "network = \"off\"",
+                "limits no command of an agent without `mode`",
+            ),
+            ("[[for]]\nagent = \"a\"\nnetwork = \"on\"", "without `mode`"),
         ] {
             let refused = read(text).unwrap_err();
             assert!(refused.contains(part), "{refused}");
         }
-        assert_eq!(read("").unwrap().mode, SandboxMode::Off);
+        for text in [
+            "mode = \"off\"\nnetwork = \"allowlist\"",
+            "network = \"off\"\n[[for]]\nagent = \"a\"\nmode = \"read-only\"",
+        ] {
+            assert!(read(text).is_ok(), "{text}");
+        }
+        assert_eq!(read("").unwrap().mode(), SandboxMode::Off);
     }
 }
