@@ -275,7 +275,9 @@ fn problem(fault: AnswerFault, word: &str) -> Problem {
         AnswerFault::NotPermitted(why) => {
             Problem::forbidden(format!("The command was not started: {why}"))
         }
-        AnswerFault::NotRemembered(sentence) => Problem::fault(sentence),
+        AnswerFault::NotRecorded(sentence) | AnswerFault::NotRemembered(sentence) => {
+            Problem::fault(sentence)
+        }
         AnswerFault::Stopping => Problem::stopping(),
     }
 }

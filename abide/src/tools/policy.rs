@@ -14,7 +14,8 @@ use abide_core::{
 };
 use abide_engine::config::{self, NetworkMode, SandboxMode};
 use abide_engine::policy::{
-    BrokenPolicy, JudgedCommand, PolicyEvaluation, changes_commands, shown_rules, shown_sandbox,
+    BrokenPolicy, JudgedCommand, PolicyEvaluation, audit::Unrecorded, changes_commands,
+    shown_rules, shown_sandbox,
 };
 use abide_engine::store::{ClosedQuestion, closing_word};
 use abide_engine::{BeyondSettings, Handle, HeldLaunch, LaunchOptions, QuestionView, Stdin};
@@ -144,10 +145,13 @@ impl CommandCaller<'_> {
         if let Some(more) = &launch.beyond_settings
             && action != Action::Deny
         {
-            handle.audit().append(AuditLine {
+            let line = AuditLine {
                 why: Some(more.why.clone()),
                 ..entry(Action::Ask.as_str())
-            });
+            };
+            if let Err(why) = handle.audit().record(line) {
+                return unrecorded(&why);
+            }
             let reason = beyond_settings(command, &more.why, reason);
             let offers = self.offers_beyond_settings(more);
             return self.approve(self.held(handle, launch, given), &reason, offers);
@@ -156,14 +160,17 @@ impl CommandCaller<'_> {
             (None, Action::Allow) => {
                 let mut started = entry(action.as_str());
                 started.command = shorten(&started.command, UNRULED_CHARS);
-                handle.audit().append(started);
-                return StartDecision::Start;
+                return match handle.audit().record(started) {
+                    Err(why) if !why.is_full_disk() => unrecorded(&why),
+                    // On a full disk the start itself fails, and says so.
+                    _ => StartDecision::Start,
+                };
             }
             (None, Action::Ask | Action::Deny) => &unnamed,
             (Some(reason), _) => reason,
         };
         let mask = Mask::of(launch.secrets.clone());
-        handle.audit().append(AuditLine {
+        let line = AuditLine {
             rule: Some(reason.name.clone()).filter(|name| !name.is_empty()),
             why: Some(reason.why.clone()),
             commands: judged
@@ -172,7 +179,12 @@ impl CommandCaller<'_> {
                 .map(|part| mask.apply(part))
                 .collect(),
             ..entry(action.as_str())
-        });
+        };
+        if let Err(why) = handle.audit().record(line)
+            && action != Action::Deny
+        {
+            return unrecorded(&why);
+        }
         match action {
             Action::Allow => StartDecision::Start,
             Action::Deny => StartDecision::Refused(Box::new(refused_by(reason))),
@@ -283,6 +295,19 @@ fn otherwise(command: &str, action: Action) -> Reason {
     }
 }
 
+/// Refusal because the decision about a command cannot be recorded.
+fn unrecorded(why: &Unrecorded) -> StartDecision {
+    let sentence = format!(
+        "REFUSED: {}. Nothing was run. {CORRECT_AUDIT}",
+        one_line(&why.to_string())
+    );
+    StartDecision::Refused(Box::new(refused(sentence, None)))
+}
+
+/// Next step when the audit log cannot be written.
+const CORRECT_AUDIT: &str =
+    "A person has to make room on the disk, or correct the permissions of the folder.";
+
 /// Refusal because a file that decides about commands cannot be used.
 fn unusable(handle: &Handle, line: AuditLine, what: &str, why: String) -> StartDecision {
     let sentence = format!(
@@ -377,6 +402,8 @@ pub(crate) enum AnswerFault {
     Refused(Refusal),
     /// A yes to a command that the rules or the settings refuse by now, for this reason.
     NotPermitted(String),
+    /// The answer could not be recorded, so it was not taken.
+    NotRecorded(String),
     /// The answer counts, but its rule could not be written.
     NotRemembered(String),
     /// The daemon is stopping.
@@ -466,7 +493,13 @@ async fn answer_now(
             }
         }
         if let Some(adds) = &adds {
-            audit_answer(handle, view, &given, adds, by);
+            let recorded = audit_answer(handle, view, &given, adds, by);
+            // A no takes effect all the same.
+            if let (Err(why), Answer::Yes) = (recorded, given.answer()) {
+                return Err(AnswerFault::NotRecorded(format!(
+                    "{why}. The question stays open. {CORRECT_AUDIT}"
+                )));
+            }
         }
     }
     let held = view.as_ref().and_then(|view| view.state.held());
@@ -509,7 +542,7 @@ pub(super) fn audit_answer(
     given: &GivenAnswer,
     adds: &str,
     by: &str,
-) {
+) -> Result<(), Unrecorded> {
     let state = &question.state;
     let held = state.held();
     let connection = state.connection();
@@ -517,7 +550,7 @@ pub(super) fn audit_answer(
         Some(held) => HeldLaunch::secrets_of(held),
         None => handle.secrets(state.session()),
     };
-    handle.audit().append(AuditLine {
+    handle.audit().record(AuditLine {
         event: "answered".into(),
         agent: question.agent.0.to_string(),
         folder: (held.map(|held| held.approval.folder.to_string()))
@@ -534,7 +567,7 @@ pub(super) fn audit_answer(
             .into_iter()
             .collect(),
         ..AuditLine::default()
-    });
+    })
 }
 
 /// Keeps what an answer adds: rules, or a name of the allowlist.

@@ -343,6 +343,40 @@ fn d178_command_is_held_without_a_person_and_started_by_a_later_yes() {
 }
 
 #[test]
+fn decision_that_cannot_be_recorded_starts_nothing() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        let made = engine.path("made");
+        let command = json!({"command": format!("touch {}", made.display())});
+        let (question, _waiting) = asked(&engine, "shell", command.clone()).await;
+        let audit = engine.path("abide/audit");
+        std::fs::remove_dir_all(&audit).expect("removed");
+        std::fs::write(&audit, "no folder").expect("a file");
+        let plain = json!({"command": format!("echo > {}", made.display())});
+        for command in [&command, &plain] {
+            let refused = engine.call("shell", command.clone()).await;
+            let said = &refused.text;
+            assert_eq!(refused.to_fields()["status"], "refused", "{said}");
+            assert!(said.contains("cannot be written"), "{said}");
+            assert!(said.contains("Nothing was run. A person"), "{said}");
+        }
+        let denied = engine.call("shell", json!({"command": "mkfs x"})).await;
+        assert!(denied.text.contains("destroys a disk"), "{}", denied.text);
+        let id = question.to_string();
+        let answered = person(&engine).answer(&id, "yes").await;
+        let fault = answered.expect_err("not recorded").to_string();
+        assert!(fault.contains("The question stays open"), "{fault}");
+        assert!(!made.exists());
+        // What starts nothing goes on.
+        let listed = engine.call("terminal_session", json!({"action": "list"}));
+        assert!(!listed.await.is_error());
+        std::fs::remove_file(&audit).expect("removed");
+        let ran = engine.call("shell", plain).await;
+        assert_eq!(ran.to_fields()["status"], "SUCCESS", "{}", ran.text);
+    });
+}
+
+#[test]
 fn agent_withdraws_a_held_command_with_kill() {
     with_engine(|engine| async move {
         configure(&engine, RULES);

@@ -48,6 +48,22 @@ struct Today {
     last: String,
 }
 
+/// Decision that could not be recorded, so that it must not start anything.
+#[derive(Debug, thiserror::Error)]
+#[error("the audit log in '{}' cannot be written: {fault}", folder.display())]
+pub struct Unrecorded {
+    folder: PathBuf,
+    fault: io::Error,
+}
+
+impl Unrecorded {
+    /// True if the disk is full.
+    pub fn is_full_disk(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self.fault.kind(), QuotaExceeded | StorageFull)
+    }
+}
+
 /// Page of an audit log.
 #[derive(Debug, Default)]
 pub struct AuditPage {
@@ -97,15 +113,20 @@ impl AuditLog {
         }
     }
 
-    /// Appends a decision, with the present time. A log that cannot be written is reported in the daemon's log.
+    /// Appends a line about what has happened. A log that cannot be written is reported in the daemon's log.
     pub fn append(&self, entry: AuditLine) {
+        let _ = self.record(entry);
+    }
+
+    /// Appends a decision before it is carried out, with the present time.
+    pub fn record(&self, entry: AuditLine) -> Result<(), Unrecorded> {
         let at = SystemClock.now().wall.0;
-        if let Err(fault) = self.write(AuditLine { at, ..entry }) {
-            tracing::error!(
-                "cannot write the audit log in {}: {fault}",
-                self.folder.display()
-            );
-        }
+        self.write(AuditLine { at, ..entry }).map_err(|fault| {
+            let folder = self.folder.clone();
+            let unrecorded = Unrecorded { folder, fault };
+            tracing::error!("{unrecorded}");
+            unrecorded
+        })
     }
 
     fn write(&self, mut entry: AuditLine) -> io::Result<()> {
