@@ -328,6 +328,26 @@ fn settings_that_make_everything_writable_are_refused_with_the_reason() {
 }
 
 #[test]
+fn folder_of_a_call_outside_the_workspace_can_only_be_read() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        user.write("outside/there", "was read\n");
+        let command = "cat there; echo x > made; echo y > $ROOT/work/made";
+        let outside = user.path("outside");
+        let asked = json!({"command": command, "cwd": outside});
+        let result = text(&call(user, "shell", &asked));
+        for expected in ["was read", "Read-only file system"] {
+            assert!(result.contains(expected), "28: {expected}: {result}");
+        }
+        assert!(!user.exists("outside/made"), "28: {result}");
+        assert_eq!(user.read("work/made"), "y\n", "28: {result}");
+    });
+}
+
+#[test]
 fn variables_of_a_call_stay_inside() {
     as_each_user(|user| {
         user.write(

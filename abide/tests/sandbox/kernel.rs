@@ -215,3 +215,21 @@ print("chown", attempt(lambda: os.chown("plain", 1, -1)), attempt(lambda: os.cho
         );
     });
 }
+
+#[test]
+fn calls_from_signal_handlers_and_restarted_calls_are_filtered() {
+    as_each_user(|user| {
+        let said = user.python(
+            r#"
+import signal
+def mount(*_): print("mount", call(165, 40, b"none", b"/mnt", b"tmpfs", 0, None), flush=True)
+signal.signal(signal.SIGUSR1, mount)
+os.kill(os.getpid(), signal.SIGUSR1)
+print("restart", call(219, 128), flush=True)
+mount()
+"#,
+        );
+        assert_eq!(said.matches("mount EPERM").count(), 2, "94: {said}");
+        assert!(said.contains("restart EINTR"), "94: {said}");
+    });
+}

@@ -532,14 +532,14 @@ fn command_that_moves_the_git_directory_elsewhere_is_ended() {
             let result = user.result(&["--sandbox", "workspace-write"], script);
             let refused = result["refused"].as_str().unwrap_or_default();
             let told = ".git/commondir removed: it changes where git looks";
-            assert!(refused.contains(told), "42: {script}: {result}");
-            assert!(!user.exists("work/.git/commondir"), "42: {script}");
-            assert_eq!(result["end"], "sandbox", "42: {script}: {result}");
+            assert!(refused.contains(told), "38: {script}: {result}");
+            assert!(!user.exists("work/.git/commondir"), "38: {script}");
+            assert_eq!(result["end"], "sandbox", "38: {script}: {result}");
         }
         // The last script may be ended before or after its `chmod`.
         user.outside("chmod 755 .git");
         user.works(
-            "42",
+            "38",
             "git worktree add -q inside && cat .git/worktrees/inside/commondir",
         );
         // The empty folder of the first script is no file. The second script may be ended before `mv` removes its source.
