@@ -102,6 +102,12 @@ impl Numbers {
     fn values(&self) -> &[Value] {
         &self.values[..self.count]
     }
+
+    /// Amounts of another line, with their columns, where this line has amounts too.
+    fn judged<'a>(&'a self, other: &'a Numbers) -> impl Iterator<Item = (usize, f64)> + 'a {
+        let pairs = self.values.iter().zip(other.values()).enumerate();
+        pairs.filter_map(|(at, (value, other))| Some((at, value.amount.and(other.amount)?)))
+    }
 }
 
 impl Value {
@@ -282,7 +288,8 @@ impl Columns {
         if !self.has_form(line) {
             return !self.has_any_form;
         }
-        self.judged(line)
+        self.first
+            .judged(line)
             .any(|(at, amount)| self.amounts[at].is_far(amount, self.first.values[at].form))
     }
 
@@ -291,14 +298,6 @@ impl Columns {
         let values = || line.values().iter().zip(self.first.values());
         line.count == self.first.count
             && values().all(|(value, first)| first.amount.is_none() || value.form == first.form)
-    }
-
-    /// Amounts of a line, with their columns.
-    fn judged<'a>(&self, line: &'a Numbers) -> impl Iterator<Item = (usize, f64)> + use<'a> {
-        let is_amount: [bool; COLUMNS_MAX] =
-            std::array::from_fn(|at| self.first.values[at].amount.is_some());
-        let values = line.values().iter().enumerate();
-        values.filter_map(move |(at, value)| Some((at, value.amount.filter(|_| is_amount[at])?)))
     }
 
     /// Returns whether its numbers say nothing that the first and the last line do not say: they are all equal, or
@@ -319,7 +318,7 @@ impl Columns {
         self.far_in_a_row += 1;
         self.lines = self.lines.saturating_add(1);
         if self.has_form(line) {
-            for (at, amount) in self.judged(line) {
+            for (at, amount) in self.first.judged(line) {
                 self.amounts[at].far.add(amount);
             }
         }
@@ -352,7 +351,7 @@ impl Columns {
         self.far_in_a_row = 0;
         if line.count == self.first.count {
             let has_learned = self.has_learned();
-            for (at, amount) in self.judged(line) {
+            for (at, amount) in self.first.judged(line) {
                 let (amounts, form) = (&mut self.amounts[at], self.first.values[at].form);
                 let is_usual = amounts.usual.contains(amount) || amounts.is_clock(form);
                 match has_learned && is_usual {
@@ -463,38 +462,30 @@ fn has_far_amounts(column: impl Iterator<Item = Value> + Clone, most: usize) -> 
 /// Identifiers have none.
 fn ranges(line: &str) -> impl Iterator<Item = Range<usize>> {
     let bytes = line.as_bytes();
-    let mut at = 0;
-    let mut end = 0;
-    let next = move || {
-        while at < bytes.len() {
-            if at >= end {
-                if CLASS[usize::from(bytes[at])] == 0 {
-                    at += 1;
-                    continue;
+    let (mut at, mut end) = (0, 0);
+    let next = move || loop {
+        at += bytes[at..].iter().position(u8::is_ascii_digit)?;
+        if at >= end {
+            let between = |byte: &u8| CLASS[usize::from(*byte)] == 0;
+            let start = bytes[..at].iter().rposition(between).map_or(0, |at| at + 1);
+            let has_numbers;
+            (end, has_numbers) = token(bytes, start);
+            if !has_numbers {
+                at = end;
+                if let Some(length) = time_or_date_len(&bytes[start..end]) {
+                    return Some(start..start + length);
                 }
-                let has_numbers;
-                (end, has_numbers) = token(bytes, at);
-                if !has_numbers {
-                    let start = std::mem::replace(&mut at, end);
-                    if let Some(length) = time_or_date_len(&bytes[start..end]) {
-                        return Some(start..start + length);
-                    }
-                    continue;
-                }
+                continue;
             }
-            let start = at;
-            at = digits_end(bytes, start);
-            if at > start {
-                let decimals = decimals_end(bytes, at);
-                let is_first = start == 0 || bytes[start - 1] != b'.';
-                if is_first && decimals_end(bytes, decimals) == decimals {
-                    at = decimals;
-                }
-                return Some(start..at);
-            }
-            at += 1;
         }
-        None
+        let start = at;
+        at = digits_end(bytes, start);
+        let decimals = decimals_end(bytes, at);
+        let is_first = start == 0 || bytes[start - 1] != b'.';
+        if is_first && decimals_end(bytes, decimals) == decimals {
+            at = decimals;
+        }
+        return Some(start..at);
     };
     std::iter::from_fn(next).take(COLUMNS_MAX)
 }
@@ -536,7 +527,8 @@ const CLASS: [u8; 256] = {
     class
 };
 
-/// End of the token that begins at `start`, and whether it has numbers: it is no date, no time and no hexadecimal id.
+/// End of the token with a digit that begins at `start`, and whether it has numbers: it is no date, no time and no
+/// hexadecimal id.
 fn token(bytes: &[u8], start: usize) -> (usize, bool) {
     let (mut digits, mut colons, mut dashes, mut common) = (0, 0, 0, HEX);
     let mut end = start;
@@ -553,7 +545,7 @@ fn token(bytes: &[u8], start: usize) -> (usize, bool) {
     let length = end - start;
     let is_id = common == HEX && digits < length && length >= 4;
     let is_time_or_id = colons >= 2 || dashes >= 2 || bytes[start..].starts_with(b"0x") || is_id;
-    (end, digits > 0 && !is_time_or_id)
+    (end, !is_time_or_id)
 }
 
 /// Length of a time without its fraction, or of a date, if the token is nothing else.

@@ -204,6 +204,13 @@ impl Bounds {
             high: text(high),
         }
     }
+
+    /// Returns whether the number of a line is in them.
+    fn contain(&self, line: &[u8]) -> bool {
+        let number = &line[self.start..self.start + self.low.len()];
+        let is_between = self.low[0] < number[0] && number[0] < self.high[0];
+        is_between || (*self.low <= *number && *number <= *self.high)
+    }
 }
 
 /// Bytes that are allowed at each place of a line: those from `low` on, as many as `count`.
@@ -229,7 +236,7 @@ impl Allowed {
     }
 
     /// Allows no numbers outside these bounds.
-    fn bound(&mut self, bounds: Bounds) {
+    fn bound(&mut self, mut bounds: Bounds) {
         let digits = bounds.low.iter().zip(&bounds.high).zip(bounds.start..);
         for ((low, high), at) in digits {
             if self.count[at] > 1 && low <= high {
@@ -237,7 +244,11 @@ impl Allowed {
                 self.count[at] = high - low + 1;
             }
             if low != high {
-                // The other digits can be any that are allowed behind this one.
+                // The digits behind this one matter only beside its own bounds.
+                let before = at - bounds.start;
+                bounds.start = at;
+                bounds.low.drain(..before);
+                bounds.high.drain(..before);
                 self.bounds.push(bounds);
                 return;
             }
@@ -245,11 +256,7 @@ impl Allowed {
     }
 
     fn allows(&self, line: &[u8]) -> bool {
-        !differs(line, self)
-            && self.bounds.iter().all(|bounds| {
-                let number = &line[bounds.start..bounds.start + bounds.low.len()];
-                *bounds.low <= *number && *number <= *bounds.high
-            })
+        !differs(line, self) && self.bounds.iter().all(|bounds| bounds.contain(line))
     }
 }
 

@@ -129,6 +129,14 @@ impl Screen {
 
     /// Emits all rows, except blank ones at the end.
     pub fn flush(&mut self, out: &mut impl LineSink) {
+        let is_blank = |row: Option<&str>| row == Some("");
+        if self
+            .full_of_lines()
+            .is_some_and(|mut rows| rows.all(is_blank))
+        {
+            // Many blank lines, of which those that are no longer on the screen are counted already.
+            return self.flush_before_skip(out);
+        }
         let filled = self.rows.iter().rposition(|row| !row.is_empty());
         let count = filled.map_or(0, |last| last + 1);
         for mut row in self.rows.drain(..count) {

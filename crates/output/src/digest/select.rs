@@ -4,7 +4,6 @@
 //! group gets space before a second one of another, so that a thousand errors of one kind do not displace one of
 //! another kind. With a finding come the lines of its block.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
@@ -25,8 +24,6 @@ const SAME_SHAPE_MAX: usize = 3;
 const LINE_CHARS: usize = 500;
 /// Maximum number of characters shown of the first line of a kind.
 const SAMPLE_CHARS: usize = 160;
-/// A JSON record up to this length is shown from its begin, because its message can be anywhere.
-const RECORD_BYTES: usize = 1_000;
 /// Maximum number of lines that are shown below a warning.
 const WARNING_BELOW: usize = 2;
 /// Maximum number of groups whose counts are remembered.
@@ -309,10 +306,7 @@ impl<'a> Selector<'a> {
                 candidates.push((order, round, *at, group));
             }
         }
-        candidates.sort_by_key(|(order, round, at, _)| {
-            let late = (*order == 1).then_some(Reverse(*at));
-            (*order, late, *round, *at)
-        });
+        candidates.sort_by_key(|(order, round, at, _)| (*order, *round, *at));
         candidates
     }
 
@@ -373,8 +367,7 @@ impl<'a> Selector<'a> {
             lines.filter(|(_, line)| range.contains(&line.at) && !picked.contains_key(&line.at));
         fresh
             .map(|(at, line)| {
-                let is_record = line.text.starts_with('{') && line.text.len() <= RECORD_BYTES;
-                let offset = line.finding.filter(|_| !is_record).map_or(0, |f| f.at);
+                let offset = line.finding.map_or(0, |finding| finding.at);
                 let mut quote = quote(line.line, offset, max_chars);
                 if at == main {
                     quote.text.push_str(suffix);

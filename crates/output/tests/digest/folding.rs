@@ -27,6 +27,16 @@ fn blank_lines_are_counted_only_when_many() {
 }
 
 #[test]
+fn blank_lines_at_the_end_are_counted_if_they_fill_the_screen() {
+    assert_eq!(text("a".to_owned() + &"\n".repeat(60)), "a");
+    assert_eq!(
+        text("a".to_owned() + &"\n".repeat(100)),
+        "a\n[99 blank lines]"
+    );
+    assert_eq!(text("\n".repeat(100)), "[100 blank lines]");
+}
+
+#[test]
 fn percentages_times_and_counters_are_repetitions() {
     assert_eq!(
         text(lines(100, |n| format!("Downloading {n}%"))),
