@@ -28,10 +28,10 @@ pub async fn open(client: Client, args: OpenArgs) -> Result<u8, CliError> {
         let seconds = offer.expires_in;
         let faint = show::FAINT;
         let what = match opened {
-            true => "opened in your browser",
-            false => "open it in a browser on this machine",
+            true => "Opened in your browser",
+            false => "Open it in a browser on this machine",
         };
-        errln!("{faint}{what}; the link works once, within {seconds} seconds{faint:#}");
+        errln!("{faint}{what}. The link works once, within {seconds} seconds.{faint:#}");
     }
     Ok(0)
 }

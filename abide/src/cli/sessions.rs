@@ -107,7 +107,7 @@ fn row(session: &Session, now: u64) -> Row {
         (show::ago(now, session.created_at), plain),
         (quiet, plain),
         (one_line(&session.agent), show::FAINT),
-        (one_line(&session.command), plain),
+        (show::first_line(&session.command), plain),
     ]
 }
 

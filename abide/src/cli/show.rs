@@ -4,6 +4,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use abide_core::Millis;
+use abide_output::printable::one_line;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -141,6 +142,18 @@ pub fn terminal_width() -> Option<usize> {
         .then(|| size_of(stdout.as_fd()).0.into())
 }
 
+/// First line of a text for a row of a table, and the number of lines after it: `make all +2 lines`.
+pub fn first_line(text: &str) -> String {
+    let text = text.trim();
+    let mut lines = text.lines();
+    let line = one_line(lines.next().unwrap_or_default());
+    match lines.count() {
+        0 => line,
+        1 => format!("{line} +1 line"),
+        more => format!("{line} +{more} lines"),
+    }
+}
+
 /// Width of a text on a terminal, in columns.
 fn columns(text: &str) -> usize {
     text.width()
@@ -239,6 +252,15 @@ mod tests {
         assert_eq!(short(Millis(450)), "0s");
         assert_eq!(short(Millis(61_500)), "1m1s");
         assert_eq!(short(Millis(90_061_000)), "1d1h");
+    }
+
+    #[test]
+    fn first_line_counts_the_lines_after_it() {
+        assert_eq!(first_line("make all"), "make all");
+        assert_eq!(first_line("\n  make\n"), "make");
+        assert_eq!(first_line("a\r\nb\n"), "a +1 line");
+        assert_eq!(first_line("a\u{1b}[2J\nb\nc"), "a\\u{1b}[2J +2 lines");
+        assert_eq!(first_line(""), "");
     }
 
     #[test]

@@ -277,7 +277,7 @@ fn row(timer: &Timer) -> Row {
         (show::short(timer.elapsed_time.0), plain),
         (show::short(timer.total_duration.0), plain),
         (one_line(&timer.agent), show::FAINT),
-        (one_line(purpose.unwrap_or_default()), plain),
+        (show::first_line(purpose.unwrap_or_default()), plain),
     ]
 }
 

@@ -25,6 +25,16 @@ td{overflow-wrap:anywhere}td:first-child{min-width:6rem}td:nth-child(-n+3){overf
 nav{line-height:2}\
 a{color:inherit}nav a{margin-right:1rem}";
 
+/// Groups of routes that most programs use. They come first, in this order, the others after them by name.
+const FIRST: [&str; 6] = [
+    "tools",
+    "sessions",
+    "timers",
+    "questions",
+    "messages",
+    "events",
+];
+
 /// Renders the page, with a content security policy that allows only its own style sheet.
 pub fn page(document: &OpenApiDocument) -> Response {
     let html = html(document);
@@ -52,7 +62,7 @@ fn html(document: &Value) -> String {
         out,
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{title}: HTTP</title><style>{STYLE}</style><body><h1>{title}: HTTP</h1><p>{}</p>\
+         <title>{title}: HTTP</title><style>{STYLE}</style><body><main><h1>{title}: HTTP</h1><p>{}</p>\
          <p>For programs: <a href=\"/v1/openapi.json\">openapi.json</a> (OpenAPI 3.1).</p>",
         inline_code(text(&info["description"])),
     );
@@ -61,30 +71,31 @@ fn html(document: &Value) -> String {
         .iter()
         .map(|(_, _, op)| text(&op["tags"][0]))
         .collect();
-    tags.sort_unstable();
+    let place = |tag: &str| FIRST.iter().position(|first| *first == tag);
+    tags.sort_unstable_by_key(|tag| (place(tag).unwrap_or(FIRST.len()), *tag));
     tags.dedup();
     out.push_str("<nav>");
     for tag in &tags {
         let _ = write!(out, "<a href=\"#{tag}\">{tag}</a> ");
     }
-    out.push_str("<a href=\"#shapes\">shapes</a></nav>");
+    out.push_str("<a href=\"#schemas\">schemas</a></nav>");
     for tag in tags {
         let _ = write!(out, "<h2 id=\"{tag}\">{tag}</h2>");
         for (path, method, op) in operations.iter().filter(|(_, _, op)| op["tags"][0] == tag) {
             operation(&mut out, path, method, op);
         }
     }
-    out.push_str("<h2 id=\"shapes\">Shapes</h2>");
+    out.push_str("<h2 id=\"schemas\">Schemas</h2>");
     for (name, shape) in members(&document["components"]["schemas"]) {
         let about = inline_code(text(&shape["description"]));
         let _ = write!(
             out,
-            "<section id=\"shape-{name}\"><h3>{name}</h3><p>{about}</p>"
+            "<section id=\"schema-{name}\"><h3>{name}</h3><p>{about}</p>"
         );
         fields(&mut out, shape);
         out.push_str("</section>");
     }
-    out.push_str("</body></html>");
+    out.push_str("</main></body></html>");
     out
 }
 
@@ -165,7 +176,7 @@ fn schema_link(shape: &Value) -> String {
         .as_str()
         .and_then(|path| path.rsplit('/').next());
     name.map_or_else(String::new, |name| {
-        format!("<a href=\"#shape-{name}\">{name}</a>")
+        format!("<a href=\"#schema-{name}\">{name}</a>")
     })
 }
 

@@ -288,6 +288,8 @@ fn docs_page_needs_no_script_and_no_request() {
     for (path, _, _) in operations(&document(&abide)) {
         assert!(text.contains(&format!("<code>{path}</code>")), "{path}");
     }
+    let place = |group: &str| text.find(&format!("<h2 id=\"{group}\">")).unwrap();
+    assert!(place("tools") < place("sessions") && place("events") < place("audit"));
 }
 
 #[test]

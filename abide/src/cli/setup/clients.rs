@@ -274,7 +274,7 @@ impl ClientName {
         has_setting.then(|| {
             format!(
                 "May {} call the tools of abide without asking you each time? The rules of abide still ask before \
-                 force-pushes, publishing, sudo and others (`abide policy list`).",
+                 force-pushes, publishing, sudo and the like (`abide policy list`).",
                 self.title()
             )
         })

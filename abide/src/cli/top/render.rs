@@ -327,7 +327,7 @@ fn session(model: &Model, session: &Session, cols: usize) -> StyledLine {
         let memory = memory(live.and_then(|live| live.memory));
         format!("{age:>7}{quiet:>7}{cpu:>6}{memory:>7}  ")
     };
-    let mut command = one_line(&session.command);
+    let mut command = show::first_line(&session.command);
     // The machine is named only for a session of another one.
     if let Some(machine) = &session.machine {
         command = format!("{}: {command}", one_line(machine));
@@ -401,7 +401,7 @@ fn timer(model: &Model, details: &TimerDetails, cols: usize) -> StyledLine {
     if cols >= WIDE_COLUMNS {
         line.push((padded(&one_line(&timer.agent), AGENT_COLUMNS), FAINT));
     }
-    line.push((one_line(purpose.unwrap_or_default()), PLAIN));
+    line.push((show::first_line(purpose.unwrap_or_default()), PLAIN));
     line
 }
 
