@@ -130,8 +130,10 @@ pub enum Effect {
         agent: Agent,
         message: MessageId,
     },
-    /// A session has changed: publish it.
+    /// A session has changed, or is gone: publish that.
     Publish { session: SessionId },
+    /// These messages were seen: tell the followers.
+    PublishSeen { numbers: Vec<u64> },
 }
 
 /// Report of a session's ending to its owner by an answer.
@@ -189,6 +191,7 @@ impl Effect {
             | Effect::PauseProbe { .. }
             | Effect::StopProbe { .. }
             | Effect::PublishTimer { .. }
+            | Effect::PublishSeen { .. }
             | Effect::Posted { .. }
             | Effect::MarkEndingDelivered { .. } => true,
         }
@@ -212,7 +215,10 @@ impl Effect {
             | Effect::PauseProbe { .. }
             | Effect::StopProbe { .. } => 1,
             Effect::Ask { .. } | Effect::Close { .. } => 2,
-            Effect::Publish { .. } | Effect::PublishTimer { .. } | Effect::Posted { .. } => 3,
+            Effect::Publish { .. }
+            | Effect::PublishTimer { .. }
+            | Effect::PublishSeen { .. }
+            | Effect::Posted { .. } => 3,
             Effect::Tell { .. } => 4,
             Effect::Reply { .. } => 5,
             Effect::MarkEndingDelivered { .. } => 6,

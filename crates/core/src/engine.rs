@@ -265,7 +265,7 @@ impl Engine {
                 held,
                 refused,
             } => self.approved_before(step, question, session, held, refused),
-            Event::Forgotten { sessions } => self.forgotten(&sessions),
+            Event::Forgotten { sessions } => self.forgotten(step, &sessions),
             Event::StateLoaded(loaded) => self.state_loaded(step, loaded.0, loaded.1),
             Event::ShardLoaded(loaded) => self.shard_loaded(step, *loaded),
             Event::ShardDropped { shard, is_home } => self.shard_dropped(step, shard, is_home),

@@ -462,6 +462,7 @@ fn shown(effect: &Effect) -> String {
         Effect::Kill { session, end } => format!("kill {} end={}", s(*session), end.as_str()),
         Effect::Remove { session } => format!("remove {}", s(*session)),
         Effect::Publish { session } => format!("publish {}", s(*session)),
+        Effect::PublishSeen { numbers } => format!("publish {} messages seen", numbers.len()),
         Effect::MarkEndingDelivered { session } => format!("mark {} delivered", s(*session)),
         Effect::Tell { call, update } => match update {
             Update::Accepted(session) => format!("tell {} accepted {}", call.0, s(*session)),

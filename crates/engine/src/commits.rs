@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use abide_core::{CallId, Effect, Engine, Millis, Mono, Outcome, Record, Refusal, message};
+use abide_core::{CallId, Effect, Engine, Millis, Mono, Outcome, Record, Refusal};
 use tokio::sync::oneshot;
 
 use crate::event_loop::OpenCall;
@@ -37,7 +37,8 @@ struct Generation {
 /// Commit that the store works on.
 struct InFlight {
     done: oneshot::Receiver<Result<(), StoreFault>>,
-    after: AfterCommit,
+    /// Effects that wait for it.
+    effects: Vec<Effect>,
     began_at: Mono,
     /// True if the store has to find out how the commit ended.
     is_settling: bool,
@@ -45,35 +46,9 @@ struct InFlight {
     is_doubt_told: bool,
 }
 
-/// Consequences of a commit that succeeded, or of changes that need none.
-#[derive(Default)]
-pub(super) struct AfterCommit {
-    /// Effects that waited for it.
-    pub effects: Vec<Effect>,
-    /// Messages that were marked as seen.
-    pub seen: Vec<u64>,
-    /// Number of timers that have not ended.
-    pub timers: usize,
-}
-
-impl AfterCommit {
-    /// Facts about the state of the engine, to be published once `records` are durable.
-    fn new(engine: &Engine, effects: Vec<Effect>, records: &[Record]) -> Self {
-        let seen = records.iter().filter_map(|record| match record {
-            Record::Message(message::Record::Seen { numbers, .. }) => Some(numbers),
-            _ => None,
-        });
-        AfterCommit {
-            effects,
-            seen: seen.flatten().copied().collect(),
-            timers: engine.counts().timers,
-        }
-    }
-}
-
 pub(super) enum FinishedCommit {
-    /// The records are durable.
-    Succeeded(AfterCommit),
+    /// The records are durable: these effects waited for that.
+    Succeeded(Vec<Effect>),
     /// Nothing was written. The effects of both generations are to be undone.
     Failed(StoreFault, Vec<Effect>),
     /// The store has to find out whether the records are durable, which can take as long as the database is away. It
@@ -108,20 +83,19 @@ impl Commits {
     }
 
     /// Begins the next commit unless one is in flight. Returns what has gathered if there is nothing to commit.
-    pub fn begin(&mut self, engine: &mut Engine, now: Mono) -> Option<AfterCommit> {
+    pub fn begin(&mut self, engine: &mut Engine, now: Mono) -> Option<Vec<Effect>> {
         if self.in_flight.is_some() {
             return None;
         }
         let Generation { records, effects } = std::mem::take(&mut self.gathering);
         engine.begin_commit();
-        let after = AfterCommit::new(engine, effects, &records);
         if records.is_empty() {
             engine.commit_succeeded();
-            return Some(after);
+            return Some(effects);
         }
         self.in_flight = Some(InFlight {
             done: self.store.commit(records),
-            after,
+            effects,
             began_at: now,
             is_settling: false,
             is_doubt_told: false,
@@ -130,7 +104,7 @@ impl Commits {
     }
 
     /// Takes the effects that have gathered, to be undone, if it is not known how the commit in flight ends.
-    pub fn take_refused(&mut self) -> Option<Vec<Effect>> {
+    pub fn take_effects_to_undo(&mut self) -> Option<Vec<Effect>> {
         let Generation { records, effects } = &self.gathering;
         let any = !records.is_empty() || !effects.is_empty();
         (any && self.is_settling()).then(|| std::mem::take(&mut self.gathering).effects)
@@ -146,14 +120,14 @@ impl Commits {
     /// Calls that wait for the commit in flight, which has been in doubt for too long, and the sentence for them. Its
     /// effects stay, and find these calls answered.
     pub fn tell_doubt(&mut self) -> (Vec<CallId>, Refusal) {
-        let fault = StoreFault::Unknown("the database does not answer".into());
+        let fault = StoreFault::no_answer();
         let sentence = self.store.refusal(&fault);
         let refusal = Refusal::OutcomeUnknown(sentence.unwrap_or_else(|| fault.to_string()));
         let Some(in_flight) = &mut self.in_flight else {
             return (Vec::new(), refusal);
         };
         in_flight.is_doubt_told = true;
-        let replies = in_flight.after.effects.iter();
+        let replies = in_flight.effects.iter();
         let waiting = replies.filter_map(|effect| match effect {
             Effect::Reply { call, .. } => Some(*call),
             _ => None,
@@ -185,20 +159,22 @@ impl Commits {
         };
         let result = (&mut in_flight.done).await;
         let Some(InFlight {
-            after, began_at, ..
+            mut effects,
+            began_at,
+            ..
         }) = self.in_flight.take()
         else {
             return std::future::pending().await;
         };
         let gone = |_| StoreFault::Broken("its writer has ended".into());
         let Err(fault) = result.map_err(gone)? else {
-            return Ok(FinishedCommit::Succeeded(after));
+            return Ok(FinishedCommit::Succeeded(effects));
         };
         match fault.after_commit() {
             AfterFault::Unknown => {
                 self.in_flight = Some(InFlight {
                     done: self.store.settle(),
-                    after,
+                    effects,
                     began_at,
                     is_settling: true,
                     is_doubt_told: false,
@@ -207,7 +183,6 @@ impl Commits {
             }
             // The state on disk is known, and commands need no database.
             AfterFault::NothingWritten => {
-                let mut effects = after.effects;
                 effects.append(&mut std::mem::take(&mut self.gathering).effects);
                 Ok(FinishedCommit::Failed(fault, effects))
             }

@@ -16,7 +16,6 @@ use abide_core::{
 };
 use abide_output::mask::Mask;
 
-use crate::commits::AfterCommit;
 use crate::config::{Config, Containment};
 use crate::event_loop::OpenCall;
 use crate::handle::{CallUpdate, Handle, LaunchOptions};
@@ -88,22 +87,6 @@ impl Performer {
         self.handle.watchers()
     }
 
-    /// Performs what waited for a commit that succeeded.
-    pub async fn perform_after_commit(
-        &mut self,
-        engine: &Engine,
-        calls: &mut HashMap<CallId, OpenCall>,
-        after: AfterCommit,
-        now: Now,
-    ) {
-        let published = self.handle.published();
-        published.set_timers_running(after.timers);
-        for number in after.seen {
-            published.message_updated(number);
-        }
-        self.perform(engine, calls, after.effects, now).await;
-    }
-
     pub fn report_failed_commit(&self, fault: &StoreFault) {
         match fault {
             StoreFault::Damaged(_) => self.handle.published().set_storage_fault(&format!(
@@ -128,7 +111,9 @@ impl Performer {
     ) {
         // Before any reply, because an interface appends unread messages to an answer.
         let any_unread = engine.any_unread();
-        self.handle.published().set_any_unread(any_unread);
+        let state = self.handle.published();
+        state.set_any_unread(any_unread);
+        state.set_timers_running(engine.counts().timers);
         let mut published = HashSet::new();
         for effect in effects {
             self.perform_one(engine, calls, effect, now, &mut published);
@@ -237,6 +222,11 @@ impl Performer {
             Effect::PublishTimer { timer } => {
                 tracing::debug!(%timer, "changed");
                 self.handle.published().timer_changed(timer);
+            }
+            Effect::PublishSeen { numbers } => {
+                for number in numbers {
+                    self.handle.published().message_updated(number);
+                }
             }
             Effect::Posted { agent, message } => {
                 self.handle.published().message_posted(agent, message)

@@ -126,9 +126,6 @@ impl Turns {
         for event in recovered {
             self.step(now, event);
         }
-        let sessions = self.engine.sessions();
-        let published = sessions.map(|(session, _)| Effect::Publish { session });
-        self.effects.extend(published);
         self.end_turn(now).await;
     }
 
@@ -157,22 +154,19 @@ impl Turns {
                 self.performer
                     .sample_cpu(&self.engine, *session, *quiet_since);
             }
-            Event::Forgotten { sessions } => {
-                let published = sessions.iter().map(|&session| Effect::Publish { session });
-                self.effects.extend(published);
-            }
             _ => {}
         }
         self.engine.step(now, event, &mut self.effects);
     }
 
     fn call(&mut self, now: Now, call: Call) {
+        // A keeper is reserved before the call is decided, so that a start does not wait for one.
         let reserved = match call.request {
             // A command that a person must approve is started later, if at all.
             Request::Run(Run {
                 approval: Some(_), ..
             }) => Some(self.performer.keepers().unused_id()),
-            Request::Run(_) | Request::Try(_) => Some(self.reserve()),
+            Request::Run(_) | Request::Try(_) => Some(self.performer.keepers().reserve()),
             Request::Join { .. }
             | Request::JoinStart { .. }
             | Request::Probe { .. }
@@ -197,16 +191,6 @@ impl Turns {
         self.step(now, event);
         if let Some(id) = reserved.filter(|id| self.engine.session(*id).is_none()) {
             self.performer.keepers().release(id);
-        }
-    }
-
-    /// Reserves an idle keeper before the call is decided, so that a start does not wait for one.
-    fn reserve(&self) -> SessionId {
-        loop {
-            let id = self.performer.keepers().reserve();
-            if self.engine.session(id).is_none() {
-                return id;
-            }
         }
     }
 
@@ -257,22 +241,22 @@ impl Turns {
             self.performer.prepare(effect);
         }
         self.commits.gather(&mut self.effects, &self.calls);
-        let after = self.commits.begin(&mut self.engine, now.mono);
+        let committed = self.commits.begin(&mut self.engine, now.mono);
         let effects = std::mem::take(&mut self.effects);
         self.performer
             .perform(&self.engine, &mut self.calls, effects, now)
             .await;
-        if let Some(mut refused) = self.commits.take_refused() {
+        if let Some(mut refused) = self.commits.take_effects_to_undo() {
             self.engine.gathering_failed(now, &mut refused);
-            let fault = StoreFault::Unknown("the database does not answer".into());
+            let fault = StoreFault::no_answer();
             self.commits.explain_refusals(&mut refused, &fault);
             self.performer
                 .perform(&self.engine, &mut self.calls, refused, now)
                 .await;
         }
-        if let Some(after) = after {
+        if let Some(effects) = committed {
             self.performer
-                .perform_after_commit(&self.engine, &mut self.calls, after, now)
+                .perform(&self.engine, &mut self.calls, effects, now)
                 .await;
         }
         // A call may begin and be cancelled in one turn. Its command is started anyway, so its launch data is kept
@@ -285,10 +269,10 @@ impl Turns {
     /// Performs what waited for a commit, or undoes it, and begins the next commit.
     async fn handle_finished_commit(&mut self, finished: FinishedCommit, now: Now) {
         match finished {
-            FinishedCommit::Succeeded(after) => {
+            FinishedCommit::Succeeded(effects) => {
                 self.engine.commit_succeeded();
                 self.performer
-                    .perform_after_commit(&self.engine, &mut self.calls, after, now)
+                    .perform(&self.engine, &mut self.calls, effects, now)
                     .await;
             }
             FinishedCommit::Failed(fault, mut effects) => {
@@ -301,9 +285,9 @@ impl Turns {
             }
             FinishedCommit::Unknown(fault) => self.performer.report_failed_commit(&fault),
         }
-        if let Some(after) = self.commits.begin(&mut self.engine, now.mono) {
+        if let Some(effects) = self.commits.begin(&mut self.engine, now.mono) {
             self.performer
-                .perform_after_commit(&self.engine, &mut self.calls, after, now)
+                .perform(&self.engine, &mut self.calls, effects, now)
                 .await;
         }
     }

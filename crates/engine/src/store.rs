@@ -138,6 +138,11 @@ pub(crate) enum AfterFault {
 }
 
 impl StoreFault {
+    /// Fault of a commit that may have been made, for calls that do not wait for it any longer.
+    pub(crate) fn no_answer() -> Self {
+        StoreFault::Unknown("the database does not answer".into())
+    }
+
     /// State on disk after a commit with this fault.
     pub(crate) fn after_commit(&self) -> AfterFault {
         match self {

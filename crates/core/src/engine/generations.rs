@@ -119,6 +119,7 @@ impl Engine {
             | Effect::PauseProbe { .. }
             | Effect::StopProbe { .. }
             | Effect::PublishTimer { .. }
+            | Effect::PublishSeen { .. }
             | Effect::Posted { .. }
             | Effect::MarkEndingDelivered { .. } => false,
             Effect::Reply { call, .. } => !unanswered.contains(call) && !refused.contains(call),

@@ -288,8 +288,12 @@ impl Engine {
         let numbers = self.outbox.delivered(call);
         if !numbers.is_empty() {
             let at = step.now.wall;
-            let seen = message::Record::Seen { numbers, at };
+            let seen = message::Record::Seen {
+                numbers: numbers.clone(),
+                at,
+            };
             step.push(Effect::Record(Record::Message(seen)));
+            step.push(Effect::PublishSeen { numbers });
         }
     }
 

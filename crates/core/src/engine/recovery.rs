@@ -104,6 +104,9 @@ impl Engine {
             self.take_up(step, question, &state);
         }
         self.endings_recovered(step);
+        for id in self.sessions.keys() {
+            step.push(Effect::Publish { session: *id });
+        }
     }
 
     /// Takes up a question that was stored and is not known here, unless it was closed meanwhile.
@@ -149,7 +152,7 @@ impl Engine {
     }
 
     /// Removes sessions whose folders are gone. A session that has not ended stays, whatever the caller says.
-    pub(super) fn forgotten(&mut self, sessions: &[SessionId]) {
+    pub(super) fn forgotten(&mut self, step: &mut Step<'_>, sessions: &[SessionId]) {
         for id in sessions {
             let over = |entry: &SessionState| entry.session.phase.is_final();
             if !self.sessions.get(id).is_some_and(over) {
@@ -158,6 +161,7 @@ impl Engine {
             let Some(entry) = self.sessions.remove(id) else {
                 continue;
             };
+            step.push(Effect::Publish { session: *id });
             if entry.ending_report == EndingReport::Owed {
                 let owed = Alarm::EndingOwed(*id);
                 self.alarms.retain(|(_, alarm)| *alarm != owed);

@@ -162,9 +162,8 @@ impl Engine {
 
     /// Removes an ended session and its folder.
     fn remove(&mut self, step: &mut Step<'_>, id: SessionId) {
-        self.forgotten(&[id]);
+        self.forgotten(step, &[id]);
         step.push(Effect::Remove { session: id });
-        step.push(Effect::Publish { session: id });
     }
 }
 

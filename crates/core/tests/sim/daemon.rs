@@ -107,8 +107,10 @@ impl Sim {
                     "{question} was not shown"
                 );
             }
-            Effect::Publish { .. } | Effect::Posted { .. } | Effect::MarkEndingDelivered { .. } => {
-            }
+            Effect::Publish { .. }
+            | Effect::PublishSeen { .. }
+            | Effect::Posted { .. }
+            | Effect::MarkEndingDelivered { .. } => {}
             Effect::Probe { .. }
             | Effect::PauseProbe { .. }
             | Effect::StopProbe { .. }

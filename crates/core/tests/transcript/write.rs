@@ -64,7 +64,8 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
         | Effect::Probe { .. }
         | Effect::PauseProbe { .. }
         | Effect::StopProbe { .. }
-        | Effect::PublishTimer { .. } => panic!("timers have their own transcripts: {effect:?}"),
+        | Effect::PublishTimer { .. }
+        | Effect::PublishSeen { .. } => panic!("timers have their own transcripts: {effect:?}"),
         Effect::Start {
             session,
             call,
@@ -137,7 +138,7 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
             tells_owner,
         } => {
             let other = match outcome.reports_ending() && tells_owner.is_none() {
-                true => " (not the owner)",
+                true => " (no report to the owner)",
                 false => "",
             };
             format!("reply {} {}{other}", call.0, answered(outcome, stage))

@@ -33,8 +33,8 @@ pub(super) struct KeeperConnection {
     credit: Semaphore,
     /// Bytes of input that reached no process.
     dropped_input: AtomicU64,
-    /// Pid of the keeper, once it has sent it.
-    keeper: AtomicU32,
+    /// Pid of the keeper; 0 until it has sent it.
+    pid: AtomicU32,
     start_state: Mutex<StartState>,
     /// Notified on each frame of the keeper.
     pub frame_received: Notify,
@@ -43,11 +43,13 @@ pub(super) struct KeeperConnection {
 }
 
 /// Upper bound of the time that a keeper needs to become idle again.
-const RECYCLE_TIME: Millis = Millis(3);
+const REUSE_TIME: Millis = Millis(3);
 
 /// State of the start of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StartState {
+    /// The keeper has no command.
+    Idle,
     /// The start has not been reported yet.
     Pending,
     /// The start has succeeded or failed.
@@ -61,11 +63,11 @@ struct Outgoing {
     unsent: Vec<u8>,
     /// Frames that are sent with the next one, or on [`KeeperConnection::send_queued`].
     queued: Vec<u8>,
-    /// Time of the last recycling. An idle keeper sends no frame when it is ready, because that would wake
+    /// Time at which it was made, or its reuse began. An idle keeper sends no frame when it is ready, because that would wake
     /// the daemon for nothing.
-    since: Mono,
+    reused_at: Mono,
     /// The keeper belongs to another session now: no frame of this one may reach it.
-    reassigned: bool,
+    reused: bool,
 }
 
 impl Outgoing {
@@ -73,8 +75,8 @@ impl Outgoing {
         Outgoing {
             unsent: Vec::new(),
             queued: Vec::new(),
-            since: SystemClock.mono(),
-            reassigned: false,
+            reused_at: SystemClock.mono(),
+            reused: false,
         }
     }
 }
@@ -104,8 +106,8 @@ impl KeeperConnection {
             progress: watch::channel(LogProgress::default()).0,
             credit: Semaphore::new(INPUT_WINDOW),
             dropped_input: AtomicU64::new(0),
-            keeper: AtomicU32::new(0),
-            start_state: Mutex::new(StartState::Pending),
+            pid: AtomicU32::new(0),
+            start_state: Mutex::new(StartState::Idle),
             frame_received: Notify::new(),
             forced_end: Mutex::default(),
         }
@@ -117,9 +119,9 @@ impl KeeperConnection {
         if !self.end_start(StartState::Abandoned) {
             return;
         }
-        let keeper = self.keeper.load(Ordering::Relaxed).cast_signed();
+        let pid = self.pid.load(Ordering::Relaxed).cast_signed();
         // While the connection is open, the process at its other end is alive and its pid is not reused.
-        if let Some(process) = ProcessHandle::open(keeper).filter(|_| !self.stream.is_closed()) {
+        if let Some(process) = ProcessHandle::open(pid).filter(|_| !self.stream.is_closed()) {
             process.signal(Signal::KILL);
         }
         self.close();
@@ -128,15 +130,15 @@ impl KeeperConnection {
     /// True if the keeper is ready to start a command.
     pub fn is_ready(&self, now: Mono) -> bool {
         let out = self.outgoing();
-        self.keeper.load(Ordering::Relaxed) != 0
+        self.pid.load(Ordering::Relaxed) != 0
             && out.queued.is_empty()
-            && now.since(out.since) >= RECYCLE_TIME
+            && now.since(out.reused_at) >= REUSE_TIME
     }
 
     /// True if the keeper is not forked yet, or the process that starts the command is runnable and waits for a CPU,
     /// as happens when very many commands start at once.
     pub fn may_still_start(&self) -> bool {
-        match self.keeper.load(Ordering::Relaxed).cast_signed() {
+        match self.pid.load(Ordering::Relaxed).cast_signed() {
             0 => true,
             keeper => {
                 let mut starters = proc::children(keeper);
@@ -147,7 +149,17 @@ impl KeeperConnection {
         }
     }
 
-    /// True until the start was reported.
+    /// Notes that the keeper has a command.
+    pub fn begin_start(&self) {
+        *lock(&self.start_state) = StartState::Pending;
+    }
+
+    /// True if the keeper has no command.
+    pub fn is_idle(&self) -> bool {
+        *lock(&self.start_state) == StartState::Idle
+    }
+
+    /// True from the start of the command until it was reported.
     pub fn is_starting(&self) -> bool {
         *lock(&self.start_state) == StartState::Pending
     }
@@ -169,7 +181,7 @@ impl KeeperConnection {
     /// Sends a frame: at once if the socket has room, else as soon as it has.
     pub fn send(&self, frame: &ToKeeper) {
         let mut out = self.outgoing();
-        if !out.reassigned {
+        if !out.reused {
             self.write(&mut out, |unsent| frame.encode(unsent));
         }
     }
@@ -184,7 +196,7 @@ impl KeeperConnection {
     pub fn send_queued(&self) {
         let mut out = self.outgoing();
         if !out.queued.is_empty() {
-            out.since = SystemClock.mono();
+            out.reused_at = SystemClock.mono();
             self.write(&mut out, |_| ());
         }
     }
@@ -205,13 +217,13 @@ impl KeeperConnection {
 
     /// Connection over the same socket for the next session of the keeper. `None`: frames of this session are still
     /// unsent.
-    pub fn reassign(&self) -> Option<KeeperConnection> {
+    pub fn reuse(&self) -> Option<KeeperConnection> {
         let mut out = self.outgoing();
-        out.reassigned = out.unsent.is_empty();
-        out.reassigned.then(|| {
+        out.reused = out.unsent.is_empty();
+        out.reused.then(|| {
             let connection = KeeperConnection::with_stream(self.stream.clone());
-            let keeper = self.keeper.load(Ordering::Relaxed);
-            connection.keeper.store(keeper, Ordering::Relaxed);
+            let pid = self.pid.load(Ordering::Relaxed);
+            connection.pid.store(pid, Ordering::Relaxed);
             connection
         })
     }
@@ -387,26 +399,41 @@ pub(super) async fn read_connection(
             Some((next, connection)) => {
                 (id, task.connection, task.life) = (next, connection, Lifecycle::default());
             }
-            None if connection.is_abandoned() && !task.life.started => {
+            None if connection.is_abandoned() && !task.life.has_started() => {
                 keepers.drop_idle(id);
                 return starting::record_abandoned_start(&keepers, id).await;
             }
-            None => return failed_keeper::keeper_gone(&keepers, id, &connection, &task.life).await,
+            None => return failed_keeper::keeper_gone(&keepers, id, &connection, task.life).await,
         }
     }
 }
 
-/// Events of the present session that the keeper has reported.
-#[derive(Default)]
-pub(super) struct Lifecycle {
-    /// False until the keeper is ready: its frames are about the previous session.
-    ready: bool,
-    pub started: bool,
-    pub ended: bool,
-    /// True if no process of the tree is left.
-    pub empty: bool,
-    /// True if the tree is empty and the log is closed.
-    finished: bool,
+/// State of the present session, as the keeper has reported it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Lifecycle {
+    /// The keeper is not ready yet: its frames are about the previous session.
+    #[default]
+    Preparing,
+    /// The keeper can start a command, or is about to.
+    Ready,
+    /// The command runs.
+    Started,
+    /// The leader has ended, or could not be started.
+    Ended {
+        /// True if no process of the tree is left.
+        empty: bool,
+    },
+}
+
+impl Lifecycle {
+    /// True if the start has succeeded or failed.
+    pub fn has_started(self) -> bool {
+        matches!(self, Lifecycle::Started | Lifecycle::Ended { .. })
+    }
+
+    fn has_ended(self) -> bool {
+        matches!(self, Lifecycle::Ended { .. })
+    }
 }
 
 /// State of the task that reads the frames of one keeper.
@@ -427,7 +454,7 @@ impl KeeperTask {
         }
     }
 
-    /// Reads frames until the keeper exits or is reassigned: then returns the next session and its connection.
+    /// Reads frames until the keeper exits or is reused: then returns the next session and its connection.
     async fn read_frames(
         &mut self,
         keepers: &Arc<Keepers>,
@@ -438,7 +465,9 @@ impl KeeperTask {
             while let Some(frame) =
                 FromKeeper::take_from(&mut self.inbox).map_err(|_| io::ErrorKind::InvalidData)?
             {
-                let ended = self.life.ended;
+                let had_ended = self.life.has_ended();
+                let is_complete =
+                    matches!(&frame, FromKeeper::Exited(exited) if exited.empty && exited.closed);
                 self.connection.frame_received.notify_waiters();
                 if let Some(event) = to_event(keepers, id, &self.connection, &mut self.life, frame)
                 {
@@ -451,10 +480,10 @@ impl KeeperTask {
                     }
                     let _ = keepers.events.send(event).await;
                 }
-                if self.life.ended && !ended {
+                if self.life.has_ended() && !had_ended {
                     // Calls that wait for the ending run first.
                     tokio::task::yield_now().await;
-                    if let Some(next) = self.release_keeper(keepers, id) {
+                    if let Some(next) = self.release_keeper(keepers, id, is_complete) {
                         return Ok(Some(next));
                     }
                 }
@@ -467,11 +496,13 @@ impl KeeperTask {
         }
     }
 
-    /// Releases the keeper after its session has ended: it becomes idle, or may exit.
+    /// Releases the keeper after its session has ended: it becomes idle, or may exit. `is_complete`: the tree is empty and
+    /// the log is closed.
     fn release_keeper(
         &self,
         keepers: &Arc<Keepers>,
         id: SessionId,
+        is_complete: bool,
     ) -> Option<(SessionId, Arc<KeeperConnection>)> {
         // Without a control group the keeper itself holds the tree together, so it must not serve a second session. The
         // processes of a sandbox end with its init process, which the keeper has reaped. Another keeper with a pid
@@ -481,8 +512,8 @@ impl KeeperTask {
             Some(Containment::PidNamespace) => keepers.is_sandboxed(id),
             Some(Containment::Subreaper) | None => false,
         };
-        if self.made_here && self.life.finished && clean {
-            let next = keepers.reassign(&self.connection);
+        if self.made_here && is_complete && clean {
+            let next = keepers.reuse(&self.connection);
             if next.is_some() {
                 return next;
             }
@@ -505,8 +536,10 @@ fn to_event(
             contained_by, pid, ..
         } => {
             keepers.set_containment(session, contained_by);
-            connection.keeper.store(pid, Ordering::Relaxed);
-            life.ready = true;
+            connection.pid.store(pid, Ordering::Relaxed);
+            if *life == Lifecycle::Preparing {
+                *life = Lifecycle::Ready;
+            }
             None
         }
         FromKeeper::StartFailed(StartFailure {
@@ -514,14 +547,12 @@ fn to_event(
             sentence,
             at_wall_ms,
         }) => {
-            if !life.ready {
+            if *life == Lifecycle::Preparing {
                 tracing::warn!("cannot start a keeper: {sentence}");
             }
             connection.end_start(StartState::Reported);
             keepers.starting.remove(session);
-            life.started = true;
-            life.ended = true;
-            life.empty = true;
+            *life = Lifecycle::Ended { empty: true };
             Some(Event::StartFailed {
                 session,
                 fault: sentence.into(),
@@ -529,7 +560,7 @@ fn to_event(
                 at: Wall(at_wall_ms),
             })
         }
-        _ if !life.ready => None,
+        _ if *life == Lifecycle::Preparing => None,
         FromKeeper::Started {
             contained_by,
             sandboxed,
@@ -539,7 +570,9 @@ fn to_event(
             keepers.set_sandbox(session, sandboxed);
             connection.end_start(StartState::Reported);
             keepers.starting.remove(session);
-            life.started = true;
+            if *life == Lifecycle::Ready {
+                *life = Lifecycle::Started;
+            }
             Some(Event::Started { session })
         }
         FromKeeper::Grew {
@@ -554,9 +587,9 @@ fn to_event(
             })
         }
         FromKeeper::Exited(exited) => {
-            life.ended = true;
-            life.empty = exited.empty;
-            life.finished = exited.empty && exited.closed;
+            *life = Lifecycle::Ended {
+                empty: exited.empty,
+            };
             connection.progress.send_modify(|progress| {
                 progress.bytes = progress.bytes.max(exited.bytes);
                 progress.ended = true;
@@ -569,7 +602,7 @@ fn to_event(
             })
         }
         FromKeeper::Emptied => {
-            life.empty = true;
+            *life = Lifecycle::Ended { empty: true };
             Some(Event::Emptied { session })
         }
         FromKeeper::Closed => {

@@ -30,7 +30,9 @@ impl KeeperControl for Arc<Keepers> {
             }
         }
         drop(idle);
-        self.start_keeper()
+        let id = Keepers::unused_id(self);
+        self.prepare(id);
+        id
     }
 
     fn unused_id(&self) -> SessionId {
@@ -38,13 +40,16 @@ impl KeeperControl for Arc<Keepers> {
     }
 
     fn prepare(&self, id: SessionId) {
-        Keepers::start_keeper_for(self, id);
+        if let Err(fault) = self.start_keeper(id) {
+            lock(&self.keeper_faults).insert(id, fault);
+        }
     }
 
     /// Returns a reserved id that was not used.
     fn release(&self, id: SessionId) {
-        if self.connection(id).is_some() {
-            lock(&self.idle).push_front(id);
+        match self.connection(id) {
+            Some(_) => lock(&self.idle).push_front(id),
+            None => drop(lock(&self.keeper_faults).remove(&id)),
         }
     }
 
@@ -60,13 +65,14 @@ impl KeeperControl for Arc<Keepers> {
             Some(connection) => {
                 // First, because the keeper may report the start at once.
                 self.starting.add(self, id);
+                connection.begin_start();
                 connection.send(&ToKeeper::Start(Box::new(launch)));
-                // While the command runs, there is time to recycle the others.
-                self.recycle_deferred();
+                // While the command runs, there is time to prepare the others for reuse.
+                self.reuse_deferred();
             }
             None => {
-                let keeper_fault = lock(&self.keeper_fault).take();
-                KeeperControl::fail(self, id, keeper_fault.as_deref().unwrap_or(NO_KEEPER));
+                let fault = lock(&self.keeper_faults).remove(&id);
+                KeeperControl::fail(self, id, fault.as_deref().unwrap_or(NO_KEEPER));
             }
         }
         self.fill_pool();
@@ -84,7 +90,7 @@ impl KeeperControl for Arc<Keepers> {
     }
 
     fn end_forcibly(&self, id: SessionId, end: End) {
-        tokio::spawn(failed_keeper::end_session(self.clone(), id, end));
+        tokio::spawn(failed_keeper::end_overdue(self.clone(), id, end));
     }
 
     fn write_limits(&self, id: SessionId, limits: ChangedLimits) {
@@ -158,6 +164,53 @@ mod tests {
 
     use super::*;
     use crate::stream::Stream;
+    use abide_session::frame::{ContainmentChoice, LaunchRecord, Stdin};
+
+    fn launch() -> Launch {
+        Launch {
+            record: LaunchRecord::default(),
+            argv: Vec::new(),
+            env: Vec::new(),
+            stdin: Stdin::None,
+            containment: ContainmentChoice::Auto,
+            max_processes: 0,
+            sandbox: None,
+            inherited: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn reason_without_a_keeper_is_told_to_the_start_that_it_is_about() {
+        let folder = tempfile::tempdir().unwrap();
+        let (events, mut reported) = mpsc::channel(8);
+        let keepers = Keepers::new(folder.path().into(), "/nonexistent".into(), 0, events);
+        let other = KeeperControl::unused_id(&keepers);
+        let first = keepers.reserve();
+        keepers.start(other, launch());
+        keepers.start(first, launch());
+        for (id, is_known) in [(other, false), (first, true)] {
+            let Some(Event::StartFailed { session, fault, .. }) = reported.recv().await else {
+                panic!("both starts fail");
+            };
+            assert_eq!((session, &*fault != NO_KEEPER), (id, is_known), "{fault}");
+        }
+    }
+
+    #[tokio::test]
+    async fn idle_keeper_that_exits_reports_no_failed_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let (events, mut reported) = mpsc::channel(8);
+        let keepers = Keepers::new(folder.path().into(), "/nonexistent".into(), 0, events);
+        let (idle, started) = (SessionId::from_bits(1), SessionId::from_bits(2));
+        for id in [idle, started] {
+            let (ours, _) = UnixStream::pair().unwrap();
+            keepers.adopt(id, Stream::new(ours).unwrap(), id == idle);
+        }
+        let Some(Event::StartFailed { session, .. }) = reported.recv().await else {
+            panic!("the started one has failed");
+        };
+        assert_eq!(session, started, "the idle one was gone before");
+    }
 
     #[tokio::test]
     async fn failed_start_closes_the_connection_of_its_keeper() {

@@ -24,7 +24,7 @@ const WAITS_AFTER_KILL: u32 = 5;
 
 /// Ends an overdue session unless its keeper answers and so handles it. A keeper that was only stopped continues once
 /// its tree is gone, and records the ending with all output. A keeper that does not is killed.
-pub(super) async fn end_session(keepers: Arc<Keepers>, id: SessionId, end: End) {
+pub(super) async fn end_overdue(keepers: Arc<Keepers>, id: SessionId, end: End) {
     let Some(connection) = keepers.connection(id) else {
         return end_without_keeper(&keepers, id).await;
     };
@@ -89,14 +89,14 @@ async fn end_without_keeper(keepers: &Keepers, session: SessionId) {
 }
 
 /// Ends what is left of a running session whose keeper is gone, and reports its ending.
-pub(super) async fn end_lost(
+pub(super) async fn report_lost(
     keepers: &Keepers,
     session: SessionId,
     seen: Option<Wall>,
     forced: Option<End>,
 ) {
     let folder = keepers.folder(session);
-    let lost = move || recovery::record_lost_ending(&folder, seen, forced);
+    let lost = move || recovery::kill_and_record_lost(&folder, seen, forced);
     if let Ok((ending, empty)) = tokio::task::spawn_blocking(lost).await {
         let ended = Event::Exited {
             session,
@@ -112,24 +112,29 @@ pub(super) async fn keeper_gone(
     keepers: &Arc<Keepers>,
     id: SessionId,
     connection: &KeeperConnection,
-    life: &Lifecycle,
+    life: Lifecycle,
 ) {
     keepers.drop_idle(id);
     let folder = keepers.folder(id);
     let meta = keeper_record::read_meta(&folder).ok().flatten();
-    // A keeper that wrote `meta` may have started the command, even if it could not report it.
-    let ran = life.started || meta.is_some();
-    if ran && !life.ended {
-        let forced = *lock(&connection.forced_end);
-        end_lost(keepers, id, Some(SystemClock.now().wall), forced).await;
-    } else if ran && life.empty {
-        meta.iter().for_each(tree::discard_group);
-    } else if ran {
+    match life {
+        Lifecycle::Ended { empty: true } => meta.iter().for_each(tree::discard_group),
         // A keeper exits when its tree is empty, unless it is killed.
-        end_without_keeper(keepers, id).await;
-    } else {
-        keepers.fail(id, "its keeper ended before the command was started");
-        // A killed keeper has left its directory and its control group.
-        let _ = tokio::task::spawn_blocking(move || recovery::remove_unused(id, &folder)).await;
+        Lifecycle::Ended { empty: false } => end_without_keeper(keepers, id).await,
+        // A keeper that wrote `meta` may have started the command, even if it could not report it.
+        Lifecycle::Preparing | Lifecycle::Ready | Lifecycle::Started
+            if life.has_started() || meta.is_some() =>
+        {
+            let forced = *lock(&connection.forced_end);
+            report_lost(keepers, id, Some(SystemClock.now().wall), forced).await;
+        }
+        Lifecycle::Preparing | Lifecycle::Ready | Lifecycle::Started => {
+            lock(&keepers.containment).remove(&id);
+            if !connection.is_idle() {
+                keepers.fail(id, "its keeper ended before the command was started");
+            }
+            // A killed keeper has left its directory and its control group.
+            let _ = tokio::task::spawn_blocking(move || recovery::remove_unused(id, &folder)).await;
+        }
     }
 }

@@ -42,16 +42,16 @@ use starting::PendingStarts;
 /// Idle keepers beyond the target that are kept while calls follow each other closely.
 const MAX_SURPLUS: usize = 12;
 
-/// Time without an ended session after which keepers are recycled, unless a command is started before.
-const RECYCLE_DELAY: Duration = Duration::from_millis(5);
+/// Time without an ended session after which keepers prepare for reuse, unless a command is started before.
+const REUSE_DELAY: Duration = Duration::from_millis(5);
 
 /// Keepers whose session is over and that have not yet prepared for the next one.
 #[derive(Default)]
-struct DeferredRecycling {
+struct DeferredReuse {
     connections: Vec<Arc<KeeperConnection>>,
     /// Time at which the last of them was added.
     since: Mono,
-    /// A task that recycles them is scheduled.
+    /// A task that has them prepare is scheduled.
     scheduled: bool,
 }
 
@@ -72,13 +72,13 @@ pub struct Keepers {
     events: mpsc::Sender<Event>,
     fork_server: Mutex<Option<ForkServer>>,
     idle: Mutex<VecDeque<SessionId>>,
-    deferred: Mutex<DeferredRecycling>,
+    deferred: Mutex<DeferredReuse>,
     connections: Mutex<HashMap<SessionId, Arc<KeeperConnection>>>,
     containment: Mutex<HashMap<SessionId, Containment>>,
     sandboxes: Mutex<HashMap<SessionId, Sandboxed>>,
     gates: gate::Gates,
-    /// Reason why the last keeper could not be made.
-    keeper_fault: Mutex<Option<String>>,
+    /// Reasons why the keepers of reserved ids could not be made.
+    keeper_faults: Mutex<HashMap<SessionId, String>>,
     records: Arc<DaemonRecords>,
     starting: PendingStarts,
     shutdown: CancellationToken,
@@ -129,7 +129,7 @@ impl Keepers {
             containment: Mutex::default(),
             sandboxes: Mutex::default(),
             gates: gate::Gates::default(),
-            keeper_fault: Mutex::default(),
+            keeper_faults: Mutex::default(),
             records: Arc::default(),
             starting: PendingStarts::default(),
             shutdown: CancellationToken::new(),
@@ -139,9 +139,9 @@ impl Keepers {
     /// Starts keepers in advance, up to the target.
     pub fn fill_pool(self: &Arc<Self>) {
         while lock(&self.idle).len() < self.idle_target {
-            let id = self.start_keeper();
+            let id = self.unused_id();
             // A keeper that cannot be made now is made when it is needed, or the start fails with the reason.
-            if self.connection(id).is_none() {
+            if self.start_keeper(id).is_err() {
                 return;
             }
             lock(&self.idle).push_back(id);
@@ -329,26 +329,20 @@ impl Keepers {
         }
     }
 
-    /// Starts a keeper under a new id.
-    fn start_keeper(self: &Arc<Self>) -> SessionId {
-        let id = self.unused_id();
-        self.start_keeper_for(id);
-        id
+    /// Starts a keeper under this id. Fails with the reason, as a sentence.
+    fn start_keeper(self: &Arc<Self>, id: SessionId) -> Result<(), String> {
+        let made = self.make(&self.folder(id));
+        let stream = made.map_err(|fault| {
+            tracing::error!("cannot start a keeper: {fault}");
+            keeper_fault(&fault)
+        })?;
+        self.adopt(id, stream, true);
+        Ok(())
     }
 
-    fn start_keeper_for(self: &Arc<Self>, id: SessionId) {
-        match self.make(&self.folder(id)) {
-            Ok(stream) => self.adopt(id, stream, true),
-            Err(e) => {
-                tracing::error!("cannot start a keeper: {e}");
-                *lock(&self.keeper_fault) = Some(keeper_fault(&e));
-            }
-        }
-    }
-
-    /// Reassigns a keeper whose session is over to a new session id, as an idle keeper. This is far cheaper than
+    /// Reuses a keeper whose session is over under a new session id, as an idle keeper. This is far cheaper than
     /// forking another. `None`: there are enough idle keepers.
-    fn reassign(
+    fn reuse(
         self: &Arc<Self>,
         connection: &KeeperConnection,
     ) -> Option<(SessionId, Arc<KeeperConnection>)> {
@@ -356,41 +350,41 @@ impl Keepers {
         if self.idle_target == 0 || idle >= self.idle_target + MAX_SURPLUS {
             return None;
         }
-        let connection = Arc::new(connection.reassign()?);
+        let connection = Arc::new(connection.reuse()?);
         let id = self.unused_id();
         let folder = self.folder(id).into_os_string().into_vec();
         connection.queue(&ToKeeper::Renew { folder });
-        self.defer_recycle(connection.clone());
+        self.defer_reuse(connection.clone());
         lock(&self.connections).insert(id, connection.clone());
         lock(&self.idle).push_back(id);
         Some((id, connection))
     }
 
-    /// Delays the recycling of a keeper: a client that was answered may send its next call at once, and that
+    /// Delays the preparation of a keeper for reuse: a client that was answered may send its next call at once, and that
     /// needs the CPU more.
-    fn defer_recycle(self: &Arc<Self>, connection: Arc<KeeperConnection>) {
+    fn defer_reuse(self: &Arc<Self>, connection: Arc<KeeperConnection>) {
         let mut deferred = lock(&self.deferred);
         deferred.connections.push(connection);
         deferred.since = SystemClock.mono();
         if !std::mem::replace(&mut deferred.scheduled, true) {
-            tokio::spawn(self.clone().recycle_when_quiet());
+            tokio::spawn(self.clone().reuse_when_quiet());
         }
     }
 
-    async fn recycle_when_quiet(self: Arc<Self>) {
+    async fn reuse_when_quiet(self: Arc<Self>) {
         loop {
-            pause(RECYCLE_DELAY).await;
+            pause(REUSE_DELAY).await;
             let mut deferred = lock(&self.deferred);
             let quiet = SystemClock.mono().since(deferred.since);
-            if deferred.connections.is_empty() || quiet.0 >= RECYCLE_DELAY.as_millis() as u64 {
+            if deferred.connections.is_empty() || quiet.0 >= REUSE_DELAY.as_millis() as u64 {
                 deferred.scheduled = false;
                 drop(deferred);
-                return self.recycle_deferred();
+                return self.reuse_deferred();
             }
         }
     }
 
-    fn recycle_deferred(&self) {
+    fn reuse_deferred(&self) {
         let mut deferred = lock(&self.deferred);
         for connection in std::mem::take(&mut deferred.connections) {
             connection.send_queued();
@@ -424,6 +418,9 @@ impl Keepers {
 
     fn adopt(self: &Arc<Self>, id: SessionId, stream: Stream, made_here: bool) {
         let connection = Arc::new(KeeperConnection::new(stream));
+        if !made_here {
+            connection.begin_start();
+        }
         lock(&self.connections).insert(id, connection.clone());
         tokio::spawn(connection::read_connection(
             self.clone(),

@@ -200,10 +200,10 @@ fn phase(
             ending: None,
         },
         (false, Some(RecordedEnding::Ended(exited))) => {
-            ended_phase(Ending::from(&exited), end_orphans(path, meta))
+            ended_phase(Ending::from(&exited), end_own_orphans(path, meta))
         }
         (false, _) => {
-            let (ending, empty) = record_lost_ending(path, None, None);
+            let (ending, empty) = kill_and_record_lost(path, None, None);
             ended_phase(ending, empty)
         }
     }
@@ -243,7 +243,7 @@ async fn connect_later(keepers: Arc<Keepers>, id: SessionId) {
             Err(_) => {}
         }
     }
-    failed_keeper::end_lost(&keepers, id, None, None).await;
+    failed_keeper::report_lost(&keepers, id, None, None).await;
 }
 
 /// Session from its record, with an ending that was not delivered.
@@ -316,7 +316,7 @@ fn ended_phase(ending: Ending, empty: bool) -> Phase {
 
 /// Kills what is left of the tree of a session whose keeper is gone. True if none of its processes is left. The processes
 /// of a folder that was copied belong to the original.
-fn end_orphans(path: &Path, meta: &Meta) -> bool {
+fn end_own_orphans(path: &Path, meta: &Meta) -> bool {
     if !tree::is_kept_elsewhere(meta, path) {
         return tree::end_orphans(meta);
     }
@@ -330,13 +330,13 @@ fn end_orphans(path: &Path, meta: &Meta) -> bool {
 /// Ending of a session whose keeper is gone, and true if none of its processes is left. The ending is the recorded
 /// one, else `Lost`, or `forced` if the daemon ended the session itself. Kills what is left of the tree, because
 /// nothing else controls it. The session is known to have run until `seen`, else until its last output.
-pub(super) fn record_lost_ending(
+pub(super) fn kill_and_record_lost(
     path: &Path,
     seen: Option<Wall>,
     forced: Option<End>,
 ) -> (Ending, bool) {
     let meta = keeper_record::read_meta(path).ok().flatten();
-    let empty = (meta.as_ref()).is_none_or(|meta| end_orphans(path, meta));
+    let empty = (meta.as_ref()).is_none_or(|meta| end_own_orphans(path, meta));
     if let Ok(Some(RecordedEnding::Ended(exited))) = keeper_record::read_ending(path) {
         return (Ending::from(&exited), empty);
     }
