@@ -14,8 +14,8 @@ use crate::keys;
 use abide_engine::SessionView;
 use abide_engine::clock::{SystemClock, pause};
 use abide_engine::screen::Modes;
-use abide_session::keeper_record;
 use abide_session::frame::{InputKey, ToKeeper};
+use abide_session::keeper_record;
 use abide_session::log::Log;
 
 /// Lines of a response that are returned.
