@@ -99,6 +99,7 @@ impl Sim {
                     unreachable!("held commands have transcripts")
                 }
                 abide_core::Request::Timer(_)
+                | abide_core::Request::Probe { .. }
                 | abide_core::Request::Try(_)
                 | abide_core::Request::ReadMessages { .. } => {
                     unreachable!("timers have a simulation of their own")
