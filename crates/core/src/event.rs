@@ -100,7 +100,7 @@ pub enum Event {
         state: Box<Session>,
         /// Deadline, as far as it is known without the keeper.
         deadline: Option<Mono>,
-        /// Its ending was reported to its owner, if it has one.
+        /// True if the owner knows of its ending, or there is none to tell.
         ending_told: bool,
     },
     /// At start: a question that was open.
