@@ -13,7 +13,7 @@ use super::state::State;
 use crate::tools::{self, message_subject};
 use abide_engine::Handle;
 use abide_engine::store::{self, DeliveryState, MessageQuery, MessageRow, StoreFault, StoreReader};
-use abide_engine::text::message_text;
+use abide_engine::text::listed_message_text;
 
 /// Number of messages per query when missed messages are read from the store.
 const BATCH: usize = 1_000;
@@ -190,7 +190,7 @@ pub async fn message(handle: &Handle, row: &MessageRow) -> Message {
         timer_id,
         session_id,
         agent: row.agent.clone(),
-        text: message_text(handle, row.about).await,
+        text: listed_message_text(handle, row.about).await,
         created_at: row.made.0,
         seen_at: row.seen.map(|at| at.0),
         woken_at: woken.min(),

@@ -153,8 +153,8 @@ impl CommandCaller<'_> {
                 let mut started = entry(action.as_str());
                 started.command = shorten(&started.command, UNRULED_CHARS);
                 return match handle.audit().record(started) {
-                    Err(why) if !why.is_full_disk() => unrecorded(&why),
-                    // On a full disk the start itself fails, and says so.
+                    Err(why) if !why.is_shortage() => unrecorded(&why),
+                    // The start itself fails, or its result says so.
                     _ => StartDecision::Start,
                 };
             }
@@ -297,8 +297,7 @@ fn unrecorded(why: &Unrecorded) -> StartDecision {
 }
 
 /// Next step when the audit log cannot be written.
-pub(super) const CORRECT_AUDIT: &str =
-    "A person has to make room on the disk, or correct the permissions of the folder.";
+pub(super) const CORRECT_AUDIT: &str = "A person has to correct this, for example make room on the disk or change the permissions of the folder.";
 
 /// Refusal because a file that decides about commands cannot be used.
 fn unusable(handle: &Handle, line: AuditLine, what: &str, why: String) -> StartDecision {

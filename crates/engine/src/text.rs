@@ -6,7 +6,9 @@ mod refusal;
 mod session;
 
 pub(crate) use message::COMMAND_CHARS;
-pub use message::{message_text, timer_completion, timer_label, timer_message};
+pub use message::{
+    listed_message_text, message_text, timer_completion, timer_label, timer_message,
+};
 pub use refusal::{refusal_sentence, timer_not_found, timer_refusal_sentence};
 pub(crate) use session::{ending_and_last_lines, ending_text};
 pub use session::{ending_line, last_lines, omitted_hint, short_command, whole_seconds};

@@ -56,9 +56,9 @@ pub struct RunControl {
 #[derive(Clone, Copy, PartialEq)]
 enum Interrupt {
     None,
-    /// It came before the command was accepted, and is forwarded then.
+    /// Came before the command was accepted; is forwarded then.
     BeforeStart,
-    /// It was forwarded to the command.
+    /// Forwarded to the command.
     Forwarded,
     /// The session was killed. Unless that was at a question, with the next one the person gives up waiting.
     Killed {

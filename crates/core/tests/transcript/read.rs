@@ -127,9 +127,19 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
             stage.name_of(question);
             let session = words.session()?;
             let asked = ago_wall(stage.now.wall, words.time("ago")?);
-            let subject = match words.time("idle")? {
-                Some(idle) => Subject::Idle { session, idle },
-                None => Subject::Command {
+            let subject = match (words.time("idle")?, words.value("connection")) {
+                (Some(idle), _) => Subject::Idle { session, idle },
+                (None, Some(name)) => Subject::Connection {
+                    session,
+                    connection: Arc::new(HeldConnection {
+                        number: 0,
+                        name: name.into(),
+                        port: 0,
+                        folder: "".into(),
+                        offers: Vec::new(),
+                    }),
+                },
+                (None, None) => Subject::Command {
                     session,
                     held: Arc::new(held(words)?),
                 },

@@ -18,8 +18,8 @@ use crate::text::{COMMAND_CHARS, ending_text};
 
 /// Time between two looks at the directory.
 const EVERY: Duration = Duration::from_secs(1);
-/// Looks for the end of a session of which there is a message. A row is written within a second.
-const ROW_LOOKS: usize = 2;
+/// Further looks for the end of a session of which there is a new message. A row is written within a second.
+pub(crate) const ROW_LOOKS: usize = 2;
 
 /// Knowledge of a session on another machine.
 enum Known {
@@ -89,17 +89,21 @@ impl OtherMachines {
     }
 
     /// Message about a session of another machine that has ended, as far as the directory has it. `None`: it does not
-    /// have the session.
-    pub(crate) async fn end_message(&self, id: SessionId) -> Option<String> {
-        let mut row = self.session(id).await.ok()??;
-        // The message may be here a moment before the row.
-        for _ in 0..ROW_LOOKS {
-            if end_text(&row.facts).is_some() || self.reach(&row) != Reach::Known {
+    /// have the session. A new message may be here a moment before the row: `looks` is the number of further looks.
+    pub(crate) async fn end_message(&self, id: SessionId, looks: usize) -> Option<String> {
+        let mut row = self.session(id).await.ok()?;
+        let may_change = |row: &Option<DirectoryRow>| {
+            (row.as_ref())
+                .is_none_or(|row| end_text(&row.facts).is_none() && self.reach(row) == Reach::Known)
+        };
+        for _ in 0..looks {
+            if !may_change(&row) {
                 break;
             }
             pause(EVERY).await;
-            row = self.session(id).await.ok()??;
+            row = self.session(id).await.ok()?;
         }
+        let row = row?;
         let command = shorten(&one_line(&row.command), COMMAND_CHARS);
         if let Some(loss) = self.loss(&row) {
             return Some(format!("[System] {loss}.\nCommand: {command}"));

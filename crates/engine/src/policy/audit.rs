@@ -15,6 +15,7 @@ use std::sync::Mutex;
 
 use abide_api::AuditLine;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 pub use verify::{Verified, VerifyFault};
@@ -57,10 +58,13 @@ pub struct Unrecorded {
 }
 
 impl Unrecorded {
-    /// True if the disk is full.
-    pub fn is_full_disk(&self) -> bool {
+    /// True if the disk is full or the daemon can open no more files. Then a start fails by itself, or its result says
+    /// what could not be read.
+    pub fn is_shortage(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
-        matches!(self.fault.kind(), QuotaExceeded | StorageFull)
+        let is_full = matches!(self.fault.kind(), QuotaExceeded | StorageFull);
+        let fault = Errno::from_io_error(&self.fault);
+        is_full || fault.is_some_and(|fault| [Errno::MFILE, Errno::NFILE].contains(&fault))
     }
 }
 

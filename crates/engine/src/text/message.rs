@@ -11,12 +11,23 @@ use super::{
     ending_and_last_lines, rounded, rounded_elapsed, seconds, seconds_number, short_command,
 };
 use crate::Handle;
+use crate::machine_link::session_end::ROW_LOOKS;
 use crate::store::{CommandAnswer, TimerRow};
 
 /// Delay from which the completion of a timer says that it was late.
 const LATE: Millis = Millis::from_secs(1);
 
+/// Text of a message that is delivered. Waits a moment for facts that another machine is still writing.
 pub async fn message_text(handle: &Handle, about: About) -> String {
+    text(handle, about, ROW_LOOKS).await
+}
+
+/// Text of a message in a list, from what is known now.
+pub async fn listed_message_text(handle: &Handle, about: About) -> String {
+    text(handle, about, 0).await
+}
+
+async fn text(handle: &Handle, about: About, looks: usize) -> String {
     match about {
         About::Timer(id) => {
             let row = handle.store_reader().timer(id).await;
@@ -28,7 +39,7 @@ pub async fn message_text(handle: &Handle, about: About) -> String {
         }
         About::Session(id) => {
             let Some(view) = handle.published().session(id) else {
-                let elsewhere = ended_elsewhere(handle, id).await;
+                let elsewhere = ended_elsewhere(handle, id, looks).await;
                 return elsewhere.unwrap_or_else(|| format!("[System] Session '{id}' has ended."));
             };
             format!(
@@ -41,8 +52,8 @@ pub async fn message_text(handle: &Handle, about: About) -> String {
 }
 
 /// The text of a message about a session of another machine.
-async fn ended_elsewhere(handle: &Handle, id: SessionId) -> Option<String> {
-    handle.other_machines()?.end_message(id).await
+async fn ended_elsewhere(handle: &Handle, id: SessionId, looks: usize) -> Option<String> {
+    handle.other_machines()?.end_message(id, looks).await
 }
 
 /// The text of a message about a held command.
