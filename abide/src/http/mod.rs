@@ -1,5 +1,5 @@
 //! HTTP API on the Unix socket, for the CLI and other clients. The same router is served over TCP
-//! behind an access check; every request needs a [`ConnectedPeer`].
+//! behind an access check; every request needs a `ConnectedPeer`.
 
 mod access_check;
 pub(crate) mod blocking_client;
